@@ -188,6 +188,13 @@ const inside = {
     ['cfg', 'rewrite-control'],
     ['loops', 'predicate'],
   ],
+  'plan/lower': [
+    ['program'],
+    ['local-call', 'member-names', 'redistribution', 'rules-taken'],
+    ['control', 'promised', 'rewrites'],
+    ['mover', 'typed'],
+    ['lower'],
+  ],
   'import/onnx': [
     ['file'],
     ['constant', 'infer-types'],

@@ -7,7 +7,7 @@ import type { Graph } from '../graph/types.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { lower } from '../plan/lower/lower.ts';
-import type { DeviceProgram } from '../plan/lower/program.ts';
+import type { DeviceProgram } from '../plan/lower/program/program.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
 import type { Plan } from '../plan/record/types.ts';
 

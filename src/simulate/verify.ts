@@ -8,7 +8,7 @@ import { NDArray } from '../ndarray/array.ts';
 import { numbersOf } from '../ndarray/complex.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { lower, plannedProgram, type LowerablePlan } from '../plan/lower/lower.ts';
-import type { DeviceProgram, ProgramValue } from '../plan/lower/program.ts';
+import type { DeviceProgram, ProgramValue } from '../plan/lower/program/program.ts';
 import { promisedCollectives, type PromisedCollective } from '../plan/lower/promised.ts';
 import { isControl } from './interpreter/control.ts';
 import { runDevices, type DeviceRun, type ExecutedCollective } from './ranks/devices.ts';

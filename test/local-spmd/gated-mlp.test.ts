@@ -5,7 +5,7 @@ import { placeholdersOf } from '../../src/graph/control.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import type { DeviceProgram } from '../../src/plan/lower/program.ts';
+import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { eraseTypes } from '../../src/plan/lower/typed/erase.ts';
 import { allGather, allReduce, assertType, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
 import { input, trace, type Tensor } from '../../src/trace/trace.ts';

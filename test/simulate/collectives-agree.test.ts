@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import { collectiveKind, readCollective } from '../../src/plan/lower/collectives.ts';
+import { collectiveKind, readCollective } from '../../src/plan/lower/program/collectives.ts';
 import { lower } from '../../src/plan/lower/lower.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { collectivesOf } from '../../src/report/model/sums.ts';

@@ -3,7 +3,7 @@ import { parseGraph } from '../../src/graph/text/parse.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { lower, plannedProgram, type LowerablePlan } from '../../src/plan/lower/lower.ts';
-import { programAtRank } from '../../src/plan/lower/program.ts';
+import { programAtRank } from '../../src/plan/lower/program/program.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';

@@ -11,7 +11,7 @@ import { build } from '../../src/ndarray/array.ts';
 import { lower, type LowerablePlan } from '../../src/plan/lower/lower.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { decode } from '../../src/plan/record/decode.ts';
-import { programAtRank, type DeviceProgram } from '../../src/plan/lower/program.ts';
+import { programAtRank, type DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { runDevices } from '../../src/simulate/ranks/devices.ts';
 import { layOut, putTogether } from '../../src/simulate/ranks/laid-out.ts';
 import { verify } from '../../src/simulate/verify.ts';

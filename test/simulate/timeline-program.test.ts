@@ -3,7 +3,7 @@ import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { flat, type NDArray } from '../../src/ndarray/array.ts';
 import { decode } from '../../src/plan/record/decode.ts';
-import type { DeviceProgram } from '../../src/plan/lower/program.ts';
+import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { lower } from '../../src/plan/lower/lower.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';

@@ -4,7 +4,7 @@ import { peakOf } from '../../src/cost/memory/peak.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { lower, plannedProgram } from '../../src/plan/lower/lower.ts';
-import { collectiveKind, readCollective } from '../../src/plan/lower/collectives.ts';
+import { collectiveKind, readCollective } from '../../src/plan/lower/program/collectives.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { planMemoryTimeline } from '../../src/plan/record/peak-memory.ts';
 import { prepare } from '../../src/plan/prepare.ts';

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Arg, Graph } from '../../src/graph/types.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { lower, type LowerablePlan } from '../../src/plan/lower/lower.ts';
-import type { DeviceProgram } from '../../src/plan/lower/program.ts';
+import type { DeviceProgram } from '../../src/plan/lower/program/program.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';

@@ -10,7 +10,7 @@ import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { collectiveKind, readCollective } from '../../plan/lower/collectives.ts';
+import { collectiveKind, readCollective } from '../../plan/lower/program/collectives.ts';
 import { HloCall, type RankTable } from './call.ts';
 import { HloCode, type HloBody, type Instruction, type Val } from './code.ts';
 import { withoutDead } from './dead.ts';

@@ -5,8 +5,8 @@
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
-import { collectiveKind, readCollective } from '../../plan/lower/collectives.ts';
-import type { DeviceProgram } from '../../plan/lower/program.ts';
+import { collectiveKind, readCollective } from '../../plan/lower/program/collectives.ts';
+import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 import { hloProgram, type HloProgram } from '../hlo/program.ts';
 import { headLines, pyList, pyString, pyTuple } from '../python-text.ts';
 import { lossLines } from '../loss-lines.ts';

@@ -8,7 +8,7 @@ import { CONTROL_TARGETS } from '../../graph/control.ts';
 import type { Arg, Graph, Node, TensorType } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import { controlForm, type ControlForm, type ScanForm } from '../../passes/control/control-form.ts';
-import type { DeviceProgram } from '../../plan/lower/program.ts';
+import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 import { pyBool, pyList, pyTuple } from '../python-text.ts';
 import type { Helper } from './helpers.ts';
 import { sizeAt } from './sizes.ts';

@@ -6,7 +6,7 @@
 import type { CollectiveModel } from '../../cost/collective-model.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Node } from '../../graph/types.ts';
-import { collectiveKind } from '../../plan/lower/collectives.ts';
+import { collectiveKind } from '../../plan/lower/program/collectives.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import type { ExportSource } from '../target.ts';
 import { operatorText } from './arguments.ts';

@@ -5,7 +5,7 @@
  */
 import type { Node } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { groupDims, groupOf, groupText } from '../../plan/lower/collectives.ts';
+import { groupDims, groupOf, groupText } from '../../plan/lower/program/collectives.ts';
 
 interface GroupOrder {
   /** `dp,tp`: mesh dims in mesh order. */

@@ -7,7 +7,7 @@ import { ShardwrightError } from '../../errors.ts';
 import type { Node } from '../../graph/types.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { StridedShard } from '../../mesh/placements/shards/strided.ts';
-import type { DeviceProgram, RandomPiece } from '../../plan/lower/program.ts';
+import type { DeviceProgram, RandomPiece } from '../../plan/lower/program/program.ts';
 import { pyList, pyTuple } from '../python-text.ts';
 import type { Helper } from './helpers.ts';
 

@@ -12,10 +12,10 @@ import type { OpenedBody, Region, SharedMap } from '../../passes/plannable/regio
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { LowerablePlan } from '../record/planned.ts';
 import type { PlannedRedistribution } from '../record/types.ts';
-import { ref, type Emitter, type LocalType } from './emitter.ts';
-import { Frame, type Placed } from './frame.ts';
-import type { Pieces } from './pieces.ts';
-import type { ProgramCall } from './program.ts';
+import { ref, type Emitter, type LocalType } from './program/emitter.ts';
+import { Frame, type Placed } from './program/frame.ts';
+import type { Pieces } from './program/pieces.ts';
+import type { ProgramCall } from './program/program.ts';
 import type { RedistributionWriter } from './redistribution.ts';
 
 /** A value on its way to one use. */

@@ -6,9 +6,9 @@ import type { Arg, Node } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
 import type { Rule } from '../../ops/record/rule.ts';
-import { ref, type Emitter } from './emitter.ts';
-import type { Piece, Pieces } from './pieces.ts';
-import type { RankInt } from './rank-int.ts';
+import { ref, type Emitter } from './program/emitter.ts';
+import type { Piece, Pieces } from './program/pieces.ts';
+import type { RankInt } from './program/rank-int.ts';
 
 /** The local form of a call whose rules ask for a change: names of its results, null for one that is masked off. */
 export type Rewrite = (call: LocalCall) => readonly (string | null)[];

@@ -7,8 +7,8 @@ import { without } from '../../graph/value.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { Move } from './control.ts';
-import type { Emitter } from './emitter.ts';
-import type { Frame } from './frame.ts';
+import type { Emitter } from './program/emitter.ts';
+import type { Frame } from './program/frame.ts';
 import type { RedistributionWriter } from './redistribution.ts';
 
 interface MoverParts {

@@ -9,10 +9,10 @@ import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { StridedShard } from '../../mesh/placements/shards/strided.ts';
-import { groupOf } from './collectives.ts';
-import { ref, type Emitter } from './emitter.ts';
-import { coordinate, type Pieces } from './pieces.ts';
-import { combine, minus, rankInt, sameInt, times, type RankInt } from './rank-int.ts';
+import { groupOf } from './program/collectives.ts';
+import { ref, type Emitter } from './program/emitter.ts';
+import { coordinate, type Pieces } from './program/pieces.ts';
+import { combine, minus, rankInt, sameInt, times, type RankInt } from './program/rank-int.ts';
 
 /**
  * Writes a redistribution plan as nodes of the per-device program: the steps that were priced, no others. Collectives work

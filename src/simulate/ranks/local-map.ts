@@ -14,7 +14,7 @@ import { flat, fromFlat, NDArray } from '../../ndarray/array.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { eraseTypes } from '../../plan/lower/typed/erase.ts';
 import { placementOf } from '../../plan/lower/typed/verbs.ts';
-import type { DeviceProgram } from '../../plan/lower/program.ts';
+import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 import { runDevices, type DeviceRun } from './devices.ts';
 import { putTogether } from './laid-out.ts';
 import { scatter } from './shards.ts';

@@ -5,9 +5,9 @@ import { indexGraph } from '../../graph/order.ts';
 import { isRef, NO_KWARGS, tensorType } from '../../graph/value.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
-import { collectiveTarget, readCollective, collectiveKind } from '../../plan/lower/collectives.ts';
-import { ref } from '../../plan/lower/emitter.ts';
-import type { DeviceProgram } from '../../plan/lower/program.ts';
+import { collectiveTarget, readCollective, collectiveKind } from '../../plan/lower/program/collectives.ts';
+import { ref } from '../../plan/lower/program/emitter.ts';
+import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 
 /**
  * Buckets in the program itself: consecutive collectives of one kind, group, reduction and dtype become one over their joined

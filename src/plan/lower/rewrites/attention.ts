@@ -1,7 +1,7 @@
 /**
  * Local form of attention. In: a causal call with cut rows. Out: a call with an explicit mask.
  */
-import { ref } from '../emitter.ts';
+import { ref } from '../program/emitter.ts';
 import type { Rewrite, Rewrites } from '../local-call.ts';
 
 /**

@@ -1,7 +1,7 @@
 /**
  * Local form of embeddings. In: a call whose table is cut by rows. Out: masked reads and writes of own rows.
  */
-import { ref } from '../emitter.ts';
+import { ref } from '../program/emitter.ts';
 import type { Rewrite, Rewrites } from '../local-call.ts';
 import { firstRows, notEmpty, oneMore, ownRows, withTrailing, zeroed } from './masked.ts';
 

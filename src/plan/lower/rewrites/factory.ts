@@ -2,9 +2,9 @@
  * Local form of factories. In: a call that makes a tensor. Out: the piece that each rank makes.
  */
 import type { Arg, DType } from '../../../graph/types.ts';
-import { ref } from '../emitter.ts';
+import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { combine } from '../rank-int.ts';
+import { combine } from '../program/rank-int.ts';
 import { localShape } from './shape.ts';
 
 /** Tensors from nothing: each rank makes its own piece. */

@@ -2,7 +2,7 @@
  * Local form of indexing. In: reads and writes with the indexed dim cut. Out: masked local calls.
  */
 import type { Arg } from '../../../graph/types.ts';
-import { ref } from '../emitter.ts';
+import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { firstRows, notEmpty, ownRows, padEnd, withTrailing, zeroed } from './masked.ts';
 

@@ -2,9 +2,9 @@
  * Masked rows. In: indices into a cut dim. Out: local indices and the mask of the rows that a rank has.
  */
 import type { Arg } from '../../../graph/types.ts';
-import { ref, type Emitter } from '../emitter.ts';
-import type { Piece } from '../pieces.ts';
-import { atRank, combine, plus, type RankInt } from '../rank-int.ts';
+import { ref, type Emitter } from '../program/emitter.ts';
+import type { Piece } from '../program/pieces.ts';
+import { atRank, combine, plus, type RankInt } from '../program/rank-int.ts';
 
 /** Reading and writing rows by number where a rank has only some of the rows. */
 

@@ -2,9 +2,9 @@
  * Local form of the negative log likelihood. In: a call with cut batch or classes. Out: local calls and reduced weights.
  */
 import type { Arg } from '../../../graph/types.ts';
-import { ref } from '../emitter.ts';
+import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { plus } from '../rank-int.ts';
+import { plus } from '../program/rank-int.ts';
 import { ownRows } from './masked.ts';
 import { dividedBy } from './reduction.ts';
 import { cast, reducedOver, rowStatistics, widened } from './softmax.ts';

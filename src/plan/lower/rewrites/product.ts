@@ -1,9 +1,9 @@
 /**
  * Local form of products. In: convolutions and grouped products with cut groups or rows. Out: calls with local sizes.
  */
-import { ref } from '../emitter.ts';
+import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { combine, minus, plus, type RankInt } from '../rank-int.ts';
+import { combine, minus, plus, type RankInt } from '../program/rank-int.ts';
 
 /** Products: convolutions with whole groups cut, grouped products with their rows cut. */
 

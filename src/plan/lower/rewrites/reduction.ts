@@ -3,7 +3,7 @@
  * one.
  */
 import { elements } from '../../../ops/record/record.ts';
-import { ref } from '../emitter.ts';
+import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 
 /** Reductions over a cut dim whose result is not just the reduction of the local rows. */

@@ -1,10 +1,10 @@
 /**
  * Local form of shape calls. In: a call with sizes as arguments. Out: the same call with local sizes.
  */
-import { ref } from '../emitter.ts';
+import { ref } from '../program/emitter.ts';
 import { UPSAMPLE_GRADIENTS } from '../../../ops/aten/movement/upsample.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { combine, type RankInt } from '../rank-int.ts';
+import { combine, type RankInt } from '../program/rank-int.ts';
 
 /** Shape arguments become those of the local result. */
 export const localShape =

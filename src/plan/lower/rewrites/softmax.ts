@@ -3,10 +3,10 @@
  * ranks.
  */
 import type { DType } from '../../../graph/types.ts';
-import { ref } from '../emitter.ts';
+import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { padEnd, someEmpty } from './masked.ts';
-import { combine } from '../rank-int.ts';
+import { combine } from '../program/rank-int.ts';
 
 /** Softmax with the normalised dim cut: row maxima and row sums are reduced over the ranks. */
 

@@ -3,9 +3,9 @@
  */
 import { isList } from '../../../graph/value.ts';
 import type { Arg } from '../../../graph/types.ts';
-import { ref } from '../emitter.ts';
+import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import type { RankInt } from '../rank-int.ts';
+import type { RankInt } from '../program/rank-int.ts';
 import { firstRows, notEmpty, ownRows, padEnd, zeroed } from './masked.ts';
 import { localShape } from './shape.ts';
 

@@ -6,7 +6,7 @@ import { scanPositions } from '../../../graph/control.ts';
 import { internalError } from '../../../errors.ts';
 import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../../graph/value.ts';
-import { ref, type Emitter, type LocalType } from '../emitter.ts';
+import { ref, type Emitter, type LocalType } from '../program/emitter.ts';
 
 /** A value of the program that is written: its name, or those of its members. */
 export type Local = { readonly name: string } | { readonly items: readonly Local[] };

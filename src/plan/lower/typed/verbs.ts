@@ -13,10 +13,10 @@ import { Shard } from '../../../mesh/placements/shards/shard.ts';
 import { Sharding } from '../../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../../mesh/sharding/space.ts';
 import { StridedShard } from '../../../mesh/placements/shards/strided.ts';
-import { ref, type Emitter } from '../emitter.ts';
-import { coordinate, type Pieces } from '../pieces.ts';
+import { ref, type Emitter } from '../program/emitter.ts';
+import { coordinate, type Pieces } from '../program/pieces.ts';
 import type { RedistributionWriter } from '../redistribution.ts';
-import { combine, rankInt, type RankInt } from '../rank-int.ts';
+import { combine, rankInt, type RankInt } from '../program/rank-int.ts';
 
 /** Placement of a type on one mesh dim; I and R are equal data. */
 export function placementOf(type: AxisType): Placement {

@@ -1,9 +1,9 @@
 /**
  * The types of per-device programs: a graph of local calls and collectives, and what it means globally.
  */
-import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
-import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { Arg, Graph, Node, ValueType } from '../../../graph/types.ts';
+import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
+import type { ShardingSpace } from '../../../mesh/sharding/space.ts';
 import { argAtRank, dimAtRank } from './rank-int.ts';
 
 /**

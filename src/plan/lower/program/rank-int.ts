@@ -1,9 +1,9 @@
 /**
  * Integers that differ from rank to rank. In: one value a rank. Out: a number, or a symbol with a table of values.
  */
-import { internalError } from '../../errors.ts';
-import type { Arg, Dim } from '../../graph/types.ts';
-import { isList } from '../../graph/value.ts';
+import { internalError } from '../../../errors.ts';
+import type { Arg, Dim } from '../../../graph/types.ts';
+import { isList } from '../../../graph/value.ts';
 
 /**
  * Integers of a per-device program that differ from rank to rank: sizes of uneven shards, first rows, offsets. One program

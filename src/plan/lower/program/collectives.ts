@@ -2,13 +2,13 @@
  * The vocabulary of collectives in per-device programs, with the meaning of every argument.
  * Source: the functional collectives of PyTorch.
  */
-import { internalError } from '../../errors.ts';
-import type { CollectiveKind } from '../../cost/collective-model.ts';
-import type { Arg } from '../../graph/types.ts';
-import { isList } from '../../graph/value.ts';
-import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import type { ReduceOp } from '../../mesh/placements/placement.ts';
-import { REDUCE_OPS } from '../../mesh/placements/partials/partial.ts';
+import { internalError } from '../../../errors.ts';
+import type { CollectiveKind } from '../../../cost/collective-model.ts';
+import type { Arg } from '../../../graph/types.ts';
+import { isList } from '../../../graph/value.ts';
+import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
+import type { ReduceOp } from '../../../mesh/placements/placement.ts';
+import { REDUCE_OPS } from '../../../mesh/placements/partials/partial.ts';
 
 /**
  * The collectives of a per-device program. They are PyTorch's functional collectives, with its meaning of every argument:

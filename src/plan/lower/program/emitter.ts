@@ -1,14 +1,14 @@
 /**
  * The emitter of per-device programs. In: calls with local arguments. Out: nodes, each typed on every rank.
  */
-import { internalError } from '../../errors.ts';
-import type { CollectiveKind } from '../../cost/collective-model.ts';
-import type { Arg, DType, Node, NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
-import { eachOperand, NO_KWARGS, tensorType } from '../../graph/value.ts';
-import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import type { TensorMeta } from '../../ops/record/call.ts';
-import { bind } from '../../ops/record/infer.ts';
-import type { OperatorTable } from '../../ops/record/table.ts';
+import { internalError } from '../../../errors.ts';
+import type { CollectiveKind } from '../../../cost/collective-model.ts';
+import type { Arg, DType, Node, NodeMeta, TensorType, ValueRef, ValueType } from '../../../graph/types.ts';
+import { eachOperand, NO_KWARGS, tensorType } from '../../../graph/value.ts';
+import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
+import type { TensorMeta } from '../../../ops/record/call.ts';
+import { bind } from '../../../ops/record/infer.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
 import { collectiveTarget, groupText } from './collectives.ts';
 import { argAtRank, atRank, rankInt, type RankInt, type RankSymbols } from './rank-int.ts';
 

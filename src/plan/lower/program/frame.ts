@@ -1,8 +1,8 @@
 /**
  * Frames of the lowering. In: names of global values. Out: their local values with the placement that each has.
  */
-import type { Node } from '../../graph/types.ts';
-import type { Graph } from '../../graph/types.ts';
+import type { Node } from '../../../graph/types.ts';
+import type { Graph } from '../../../graph/types.ts';
 import { emptySection, type Emitter, type Section } from './emitter.ts';
 
 /** A local value and the placement that it has. */

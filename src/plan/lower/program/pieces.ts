@@ -1,11 +1,11 @@
 /**
  * Pieces of tensor dims. In: a sharding of a dim. Out: the rows that each rank holds.
  */
-import { internalError, ShardwrightError } from '../../errors.ts';
-import { Shard } from '../../mesh/placements/shards/shard.ts';
-import type { Sharding } from '../../mesh/sharding/sharding.ts';
-import type { ShardingSpace } from '../../mesh/sharding/space.ts';
-import { StridedShard } from '../../mesh/placements/shards/strided.ts';
+import { internalError, ShardwrightError } from '../../../errors.ts';
+import { Shard } from '../../../mesh/placements/shards/shard.ts';
+import type { Sharding } from '../../../mesh/sharding/sharding.ts';
+import type { ShardingSpace } from '../../../mesh/sharding/space.ts';
+import { StridedShard } from '../../../mesh/placements/shards/strided.ts';
 import { rankInt, type RankInt } from './rank-int.ts';
 
 /** The rows of one tensor dim that each rank holds: one run of rows where all cuts are ceil chunks, else several. */
