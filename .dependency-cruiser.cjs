@@ -193,6 +193,7 @@ const inside = {
     ['local-call', 'member-names', 'redistribution', 'rules-taken'],
     ['control', 'promised', 'rewrites'],
     ['mover', 'typed'],
+    ['outputs'],
     ['lower'],
   ],
   'import/onnx': [

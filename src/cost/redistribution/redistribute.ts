@@ -3,19 +3,18 @@
  * by a shortest path over placement states.
  */
 
+import { bestPath, shardingOfState } from './best-path.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
-import { REPLICATE } from '../../mesh/placements/replicate.ts';
-import { isPending, pendingTogether, refusedCut, Sharding } from '../../mesh/sharding/sharding.ts';
-import type { Placement } from '../../mesh/placements/placement.ts';
+import { refusedCut } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { CollectiveModel } from '../collective-model.ts';
-import { partsAlong, PathFinder, TIE } from './paths.ts';
+import { partsAlong, PathFinder } from './paths.ts';
 import { permutationPairs } from './permutation.ts';
 import { dimClasses, localTensorBytes, sizeKey, SlotPricing, type MovedType } from './pricing.ts';
 import { Refusals } from './refusals.ts';
 import { communicates, type PriceSlot } from './slots.ts';
 import { AxisExchanges, DimSymmetry } from './symmetry.ts';
-import { before, type RedistributionPlan, type RedistributionStep } from './plan.ts';
+import { type RedistributionPlan, type RedistributionStep } from './plan.ts';
 import { StateGraph } from './states.ts';
 
 export interface RedistributorOptions {
@@ -197,7 +196,8 @@ export class Redistributor {
     const canonical = this.row(prices, orbit.canonical);
     const dist = Float64Array.from(orbit.states, (s) => canonical[s]);
     if (dist[target] === Infinity) return undefined;
-    const edges = source === target ? [] : this.bestPath(prices, dist, source, target, from);
+    const site = { graph, space, active: this.active };
+    const edges = source === target ? [] : bestPath(site, prices.prices, dist, { source, target, from });
     const steps: RedistributionStep[] = [];
     let before = space.get(from);
     let text = before.orderedText;
@@ -207,7 +207,7 @@ export class Redistributor {
     for (const e of edges) {
       const slot = graph.slots[graph.edgeSlot[e]];
       const meshDims = graph.dimLists[graph.edgeDims[e]];
-      const id = space.intern(this.shardingOf(graph, graph.edgeTarget[e], from));
+      const id = space.intern(shardingOfState(site, graph.edgeTarget[e], from));
       const after = space.get(id);
       const price = prices.prices[graph.edgeSlot[e]];
       steps.push({
@@ -254,78 +254,6 @@ export class Redistributor {
   /** Why a change is refused, naming the legal route; undefined when it is allowed. */
   refusal(from: number, to: number): string | undefined {
     return this.refusals.refused(from, to) ? this.refusals.reason(from, to) : undefined;
-  }
-
-  /** Fewest collectives, fewest steps, smallest step list among the paths of least price: the edges in order. */
-  private bestPath(prices: TypePrices, dist: Float64Array, source: number, target: number, from: number): number[] {
-    const { graph } = prices;
-    const { edgeStart, edgeTarget, edgeSlot } = graph;
-    interface Tail {
-      readonly collectives: number;
-      readonly steps: number;
-      readonly text: string;
-      readonly edges: readonly number[];
-    }
-    const memo = new Map<number, Tail | undefined>();
-    const tail = (s: number): Tail | undefined => {
-      if (s === target) return { collectives: 0, steps: 0, text: '', edges: [] };
-      if (memo.has(s)) return memo.get(s);
-      memo.set(s, undefined);
-      let best: Tail | undefined;
-      for (let e = edgeStart[s]; e < edgeStart[s + 1]; e++) {
-        const v = edgeTarget[e];
-        const reach = dist[s] + prices.prices[edgeSlot[e]];
-        if (v === s || v === source || !(reach <= dist[v] * (1 + TIE)) || dist[v] > dist[target] * (1 + TIE)) continue;
-        const rest = tail(v);
-        if (rest === undefined) continue;
-        const next: Tail = {
-          collectives: rest.collectives + (communicates(graph.slots[edgeSlot[e]]) ? 1 : 0),
-          steps: rest.steps + 1,
-          text: `${graph.dimLists[graph.edgeDims[e]].join(',')}:${this.shardingOf(graph, v, from).orderedText};${rest.text}`,
-          edges: [e, ...rest.edges],
-        };
-        if (best === undefined || before(next, best)) best = next;
-      }
-      memo.set(s, best);
-      return best;
-    };
-    const found = tail(source);
-    if (found === undefined) throw internalError(`no path among the shortest ones from ${this.space.text(from)}`);
-    return [...found.edges];
-  }
-
-  /** The state as a sharding; mesh dims that take no part keep what `like` has there. */
-  private shardingOf(graph: StateGraph, state: number, like: number): Sharding {
-    const { space, active } = this;
-    const old = space.get(like);
-    const placements: Placement[] = [...old.placements];
-    const orders = new Map<number, number[]>();
-    old.placements.forEach((p, m) => {
-      if (p.dim !== undefined && !active.includes(m)) orders.set(p.dim, [...(orders.get(p.dim) ?? []), m]);
-    });
-    const cut: { dim: number; position: number; m: number }[] = [];
-    active.forEach((m, a) => {
-      const p = space.placementOf(graph.codeAt(state, a));
-      placements[m] = p;
-      if (p.dim !== undefined) cut.push({ dim: p.dim, position: graph.positionAt(state, a), m });
-    });
-    // A reduction on a mesh dim of one device is done already: it gives way to one that is really pending.
-    const pending = active.map((m) => placements[m]).find(isPending);
-    placements.forEach((p, m) => {
-      if (pending !== undefined && isPending(p) && !pendingTogether(p, pending)) placements[m] = REPLICATE;
-    });
-    cut.sort((x, y) => x.position - y.position);
-    for (const { dim, m } of cut) orders.set(dim, [...(orders.get(dim) ?? []), m]);
-    // Mesh dims of one device carry no data: where they sit in an order means nothing, so mesh order is kept if it can be.
-    for (const [dim, order] of orders) {
-      const real = order.filter((m) => active.includes(m));
-      if (real.every((m, i) => i === 0 || real[i - 1] < m))
-        orders.set(
-          dim,
-          order.sort((a, b) => a - b),
-        );
-    }
-    return new Sharding(placements, orders);
   }
 
   private row(prices: TypePrices, source: number): Float64Array {

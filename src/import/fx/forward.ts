@@ -1,18 +1,12 @@
 /** Reads one `def forward` of FX text: its inputs, statements and return. */
 
-import type { Arg, Retention, ValueType } from '../../graph/types.ts';
+import { readSourceComment } from './text/source-comment.ts';
+import { Names } from './text/names.ts';
+import type { Retention, ValueType } from '../../graph/types.ts';
 import type { Annotations } from './text/annotation.ts';
 import { ExpressionReader } from './text/expression.ts';
 import type { DraftRef, FxInput, FxNode, FxReturn } from './record.ts';
 import { END, INTEGER, NAME, NEWLINE, OPERATOR, STRING, type Scanner } from '../file/scan.ts';
-
-/** What the partitioner of PyTorch is told of a node (`torch.utils.checkpoint.CheckpointPolicy`). */
-const RETENTIONS: ReadonlyMap<string, Retention> = new Map([
-  ['MUST_SAVE', 'save'],
-  ['PREFER_SAVE', 'save'],
-  ['MUST_RECOMPUTE', 'recompute'],
-  ['PREFER_RECOMPUTE', 'recompute'],
-]);
 
 /** One `def forward`: its inputs, statements and return. Names live here; nested classes have their own. */
 export class ForwardBody {
@@ -20,7 +14,7 @@ export class ForwardBody {
   readonly nodes: FxNode[] = [];
   returns: FxReturn[] = [];
   joint = false;
-  private readonly env = new Map<string, Arg>();
+  private readonly names: Names;
   private readonly declared = new Map<string, FxInput>();
   private readonly expressions: ExpressionReader;
   private returned = false;
@@ -35,7 +29,8 @@ export class ForwardBody {
     private readonly count: (at: number) => void,
   ) {
     this.sourceComment = scanner.loneComment;
-    this.expressions = new ExpressionReader(scanner, this.env);
+    this.names = new Names(scanner);
+    this.expressions = new ExpressionReader(scanner, this.names);
   }
 
   read(indent: number): void {
@@ -92,7 +87,7 @@ export class ForwardBody {
         this.expressions.value(0);
       }
       previous = { input: { name, type, offset, line }, at: this.inputs.length };
-      this.define(name, { kind: 'value', name }, offset);
+      this.names.define(name, { kind: 'value', name }, offset);
       this.inputs.push(previous.input);
       describe();
     }
@@ -214,12 +209,12 @@ export class ForwardBody {
       // `x = y` is a second name for one value; `x = None` frees it.
       const value = this.expressions.result;
       if (value === null && type === undefined) return;
-      this.define(name, value, offset);
+      this.names.define(name, value, offset);
       return;
     }
     this.count(offset);
     const ref: DraftRef = { kind: 'value', name };
-    this.define(name, ref, offset);
+    this.names.define(name, ref, offset);
     const { kind, target, args, kwargs } = operation;
     this.nodes.push({
       name,
@@ -256,15 +251,15 @@ export class ForwardBody {
     this.flattened = true;
     const before = new Map(this.inputs.map((input) => [input.name, input]));
     this.joint = before.has('tangents') && !names.some((n) => n.name === 'tangents');
-    this.env.clear();
+    this.names.clear();
     this.inputs = names.map(({ name, offset: at, line: atLine }) => {
       const known = this.declared.get(name) ?? before.get(name);
-      this.define(name, { kind: 'value', name }, at);
+      this.names.define(name, { kind: 'value', name }, at);
       if (known !== undefined) return known;
       return { name, type: undefined, offset: at, line: atLine };
     });
     for (const name of this.declared.keys())
-      if (!this.env.has(name))
+      if (!this.names.has(name))
         scanner.fail(
           'E_REF',
           `'${name}' is declared but not unpacked from the inputs`,
@@ -351,7 +346,7 @@ export class ForwardBody {
     if (scanner.is('None')) {
       this.returns.push({ value: null, offset });
     } else {
-      const value = this.expressions.lookup(scanner.word(), offset);
+      const value = this.names.lookup(scanner.word(), offset);
       if (typeof value !== 'object' || value === null || !('kind' in value) || value.kind !== 'value')
         throw scanner.error(
           'E_UNSUPPORTED',
@@ -379,33 +374,15 @@ export class ForwardBody {
     return /^\w+AOT(Input|Output)\(.*\)$/.test(comment) ? comment : undefined;
   }
 
-  /** `# File: path:line in func, code: ...` is the place of all statements up to the next such comment. */
+  /** A comment on a line of its own is the place of all statements up to the next such comment. */
   private takeSource(): void {
     const { loneComment, text } = this.scanner;
     if (loneComment === this.sourceComment) return;
     this.sourceComment = loneComment;
     const end = text.indexOf('\n', loneComment);
     const comment = text.slice(loneComment, end < 0 ? undefined : Math.min(end, loneComment + 8192));
-    const [, wish] =
-      /^#(?: Annotation: [^\n]{0,512}?)? (?:ac_graph_id: \d{1,9} - |recompute: )(\w{1,32})/.exec(comment) ?? [];
-    this.save = wish === undefined ? undefined : RETENTIONS.get(wish);
-    const at = comment.startsWith('# File: ')
-      ? 8
-      : /^# (?:Annotation|recompute|ac_graph_id)/.test(comment)
-        ? comment.indexOf(' File: ') + 7
-        : -1;
-    if (at > 6) this.source = /^(.{0,4096}?:\d+) in /.exec(comment.slice(at))?.[1];
-    else if (comment.includes('No stacktrace found')) this.source = undefined;
-  }
-
-  private define(name: string, value: Arg, offset: number): void {
-    if (this.env.has(name))
-      this.scanner.fail(
-        'E_DUP',
-        `'${name}' is defined twice`,
-        offset,
-        'every value needs its own name; rename the second',
-      );
-    this.env.set(name, value);
+    const { save, source } = readSourceComment(comment);
+    this.save = save;
+    if (source !== null) this.source = source;
   }
 }

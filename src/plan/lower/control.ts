@@ -7,7 +7,7 @@ import type { Arg, Node } from '../../graph/types.ts';
 import { isList, isRef, mapOperands } from '../../graph/value.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
-import type { OpenedGraph } from '../../passes/plannable/open-bodies.ts';
+import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import type { OpenedBody, Region, SharedMap } from '../../passes/plannable/regions.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { LowerablePlan } from '../record/planned.ts';

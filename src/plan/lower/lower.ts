@@ -1,25 +1,25 @@
 /**
  * The door of the lowering. In: a graph, a plan. Out: the program that every device runs, checked against the plan.
  */
+import { moveMeta, OutputWriter } from './outputs.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
-import { ownersOfOutputs } from '../../graph/carried.ts';
 import { localMapCall } from '../../graph/local-map.ts';
 import { lintGraph } from '../../graph/lint.ts';
-import type { Arg, Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
+import type { Arg, Graph, Node } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../graph/value.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { bindCall, withOutputs } from '../../ops/record/context.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { OpenedGraph } from '../../passes/plannable/open-bodies.ts';
+import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import type { OpenedRegion } from '../../passes/plannable/local-map-record.ts';
 import type { Region } from '../../passes/plannable/regions.ts';
 import { dataflow, type Dataflow } from '../../strategy/dataflow.ts';
-import { refuseChangedReturn, refuseDamaged } from '../record/damage.ts';
+import { refuseDamaged } from '../record/damage.ts';
 import { ControlWriter } from './control.ts';
 import { Emitter, ref, type LocalType } from './program/emitter.ts';
 import { Frame, type Placed } from './program/frame.ts';
@@ -28,7 +28,6 @@ import { MemberNames } from './member-names.ts';
 import { Mover } from './mover.ts';
 import { Pieces } from './program/pieces.ts';
 import { plannedProgram, type LowerablePlan, type PlannedProgram } from '../record/planned.ts';
-import type { PlannedOutput } from '../record/types.ts';
 import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from './program/program.ts';
 import { RankSymbols, sameInt } from './program/rank-int.ts';
 import { RedistributionWriter } from './redistribution.ts';
@@ -72,11 +71,7 @@ class Lowering {
   private readonly noted: (ProgramValue & { readonly order: number })[] = [];
   private readonly calls = new Map<string, ProgramCall>();
   private readonly random = new Map<string, RandomPiece>();
-  private readonly outputShardings: (number | null)[] = [];
-  /** Planned outputs by position in the graph's, those of them that are moved by value, and the names of those that are there. */
-  private readonly plannedOutputs: readonly (PlannedOutput | undefined)[];
-  private readonly movedOutputs = new Map<number, number[]>();
-  private readonly delivered = new Map<number, string>();
+  private readonly outputs: OutputWriter;
 
   constructor(
     { listed, opened }: PlannedProgram,
@@ -98,14 +93,7 @@ class Lowering {
     this.writer = new RedistributionWriter(this.emit, this.space, this.pieces);
     const { space, flow, emit, frames, redistributor, writer } = this;
     this.mover = new Mover({ space, flow, emit, frames, redistributor, writer });
-    let k = 0;
-    this.plannedOutputs = flow.outputs.map(({ value }) => (value < 0 ? undefined : plan.outputs[k++]));
-    flow.outputs.forEach(({ value }, i) => {
-      const moves = this.plannedOutputs[i]?.redistributions ?? [];
-      // A copy that a node makes is there with that node only.
-      if (moves.length === 0 || moves.some(({ copy }) => copy === 'reused')) return;
-      this.movedOutputs.set(value, [...(this.movedOutputs.get(value) ?? []), i]);
-    });
+    this.outputs = new OutputWriter({ graph, plan, flow, space, emit, mover: this.mover });
     if (opened === undefined) return;
     for (const region of opened.regions) {
       const list = this.regions.get(region.scope);
@@ -120,7 +108,7 @@ class Lowering {
     const { graph } = this;
     const frame = new Frame(this.emit, 0, undefined);
     this.walk(frame, 0, graph.nodes.length);
-    const outputs = this.outputs(frame);
+    const outputs = this.outputs.write(frame);
     const program: Graph = {
       name: graph.name,
       nodes: frame.section.nodes,
@@ -138,7 +126,7 @@ class Lowering {
       space: this.space,
       symbols: this.symbols.values,
       values: this.noted.sort((a, b) => a.order - b.order).map(({ order: _, ...value }) => value),
-      outputs: this.outputShardings,
+      outputs: this.outputs.shardings,
       random: this.random,
       calls: this.calls,
     };
@@ -177,7 +165,7 @@ class Lowering {
         if (node.kind === 'call') this.call(frame, node, n);
         else this.placeholder(frame, node, n);
         // An input that is returned moves at the end: calls stand after all inputs.
-        if (node.kind === 'call' && frame.scope === 0) for (const value of this.flow.results[n]) this.deliver(frame, value); // prettier-ignore
+        if (node.kind === 'call' && frame.scope === 0) for (const value of this.flow.results[n]) this.outputs.deliver(frame, value); // prettier-ignore
       }
       n++;
     }
@@ -202,7 +190,7 @@ class Lowering {
     const planned = this.plan.nodes[n];
     const inputSpecs = planned.inputs.map((text) => space.parse(text));
     const outputSpecs = planned.outputs.map((text) => (text === '-' ? -1 : space.parse(text)));
-    this.emit.meta = this.moveMeta(node, flow.phases[n]);
+    this.emit.meta = moveMeta(node, flow.phases[n]);
     const inputs = Array.from(flow.inputs[n], (value, i) =>
       this.mover.bring(frame, {
         value,
@@ -370,46 +358,6 @@ class Lowering {
       `${node.target} gives ${dtype}${text(shape)} on the devices, ${this.space.text(sharding)} of ${meta.dtype}${text(meta.shape)} is ${text(wanted)}`,
       { node: node.name },
     );
-  }
-
-  private outputs(frame: Frame): Output[] {
-    const ownerOf = ownersOfOutputs(this.graph);
-    return this.flow.outputs.map(({ output }, i): Output => {
-      const planned = this.plannedOutputs[i];
-      if (planned === undefined) {
-        this.outputShardings.push(null);
-        return output;
-      }
-      const to = this.space.parse(planned.placement);
-      refuseChangedReturn(this.plan, { graph: this.graph, space: this.space }, output, planned, ownerOf(output));
-      this.outputShardings.push(to);
-      return { ...output, value: this.delivered.get(i) ?? this.outputOf(frame, i, planned) };
-    });
-  }
-
-  /** Moves what the program returns as soon as it is there, as the plan's memory and times say: gradients while others are made. */
-  private deliver(frame: Frame, value: number): void {
-    for (const i of this.movedOutputs.get(value) ?? []) {
-      const planned = this.plannedOutputs[i];
-      if (planned !== undefined) this.delivered.set(i, this.outputOf(frame, i, planned));
-    }
-  }
-
-  private outputOf(frame: Frame, i: number, planned: PlannedOutput): string {
-    const { output, value } = this.flow.outputs[i];
-    const phase = output.role === 'output' ? 'forward' : 'backward';
-    this.emit.meta = this.moveMeta(this.graph.nodes[this.flow.values[value].node], phase);
-    const to = this.space.parse(planned.placement);
-    return this.mover.bring(frame, { value, phase, moves: planned.redistributions, to, scope: 0, use: `output ${i}` });
-  }
-
-  /** Of redistributions. One that the backward pass needs may serve forward values that are taken again there, so it has no phase. */
-  private moveMeta({ meta }: Node, phase: 'forward' | 'backward'): NodeMeta {
-    return {
-      ...(phase === 'forward' ? { phase } : {}),
-      ...(meta.path === undefined ? {} : { path: meta.path }),
-      ...(meta.source === undefined ? {} : { source: meta.source }),
-    };
   }
 
   /** Name of a node in its own graph. */

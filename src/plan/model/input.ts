@@ -6,7 +6,7 @@ import type { CollectiveModel } from '../../cost/collective-model.ts';
 import type { Optimizer } from '../../cost/memory/state-bytes.ts';
 import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import type { Graph } from '../../graph/types.ts';
-import type { OpenedGraph } from '../../passes/plannable/open-bodies.ts';
+import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { StatedDims } from '../request/request.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';

@@ -5,7 +5,8 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { openBodies, type OpenedGraph } from '../../passes/plannable/open-bodies.ts';
+import { openBodies } from '../../passes/plannable/open-bodies.ts';
+import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import { plannable } from '../../passes/plannable/plannable.ts';
 import type { Plan } from './types.ts';
 

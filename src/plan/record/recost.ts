@@ -7,7 +7,7 @@ import type { CollectiveModel } from '../../cost/collective-model.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { internalError } from '../../errors.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
-import type { OpenedGraph } from '../../passes/plannable/open-bodies.ts';
+import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';

@@ -1,8 +1,8 @@
 /** Takes a plan and its graph and gives the tasks of one device with the plan's own prices. */
 
+import { type StreamRule, Streams } from './streams.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
-import { clusterTopology } from '../../cost/hardware/topology.ts';
 import { COLLECTIVE_KINDS, type CollectiveKind, type CollectiveModel } from '../../cost/collective-model.ts';
 import type { MemoryKind } from '../../cost/memory/peak.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
@@ -25,8 +25,8 @@ export type SimulatedPlan = Pick<Plan, 'request' | 'nodes' | 'outputs' | 'memory
 export interface ScheduleOptions {
   /** Seconds before every kernel; default 1 microsecond. */
   readonly launchSeconds?: number;
-  /** `link`: one stream for collectives inside a host, one for those between hosts (default). `axis`: one for each group. */
-  readonly streams?: 'link' | 'axis';
+  /** Default `link`. */
+  readonly streams?: StreamRule;
 }
 
 /** The schedule of a plan and what it was made with. */
@@ -73,8 +73,7 @@ class Writer {
   private readonly flow: Dataflow;
   private readonly tasks: Task[] = [];
   private readonly buffers: Buffer[] = [];
-  private readonly streams = ['compute'];
-  private readonly streamOf = new Map<string, number>();
+  private readonly streams: Streams;
   private readonly shardings = new Map<string, number>();
   /** By value: its storage, then what else must have happened before it may be read. */
   private readonly held = new Map<number, readonly number[]>();
@@ -98,7 +97,7 @@ class Writer {
     this.model = collectiveModel(request.cost, this.cluster, this.space.mesh);
     this.redistributor = new Redistributor(this.space, this.model);
     this.flow = dataflow(listed, this.table, request.sharing, opened?.loops);
-    if ((options.streams ?? 'link') === 'link') this.streams.push('inside a host', 'between hosts');
+    this.streams = new Streams(options.streams ?? 'link', this.space.mesh, this.cluster);
   }
 
   write(): PlanSchedule {
@@ -117,7 +116,7 @@ class Writer {
     return {
       tasks: this.tasks,
       buffers: this.buffers,
-      streams: this.streams,
+      streams: this.streams.names,
       launchSeconds: this.options.launchSeconds ?? LAUNCH_SECONDS,
       mesh: this.space.mesh,
       cluster: this.cluster,
@@ -309,7 +308,7 @@ class Writer {
     this.task({
       name,
       kind: 'collective',
-      stream: this.stream(meshDims),
+      stream: this.streams.of(meshDims),
       seconds: seconds * times,
       kernels: seconds > 0 ? times : 0,
       reads,
@@ -351,22 +350,6 @@ class Writer {
       out.set(value, [...(out.get(value) ?? []), { role: output.role, moves }]);
     }
     return out;
-  }
-
-  private stream(meshDims: readonly number[]): number {
-    const { mesh } = this.space;
-    const name = [...meshDims]
-      .sort((a, b) => a - b)
-      .map((d) => mesh.names[d])
-      .join('+');
-    let stream = this.streamOf.get(name);
-    if (stream === undefined) {
-      const byLink = (this.options.streams ?? 'link') === 'link';
-      if (byLink) stream = clusterTopology(this.cluster, mesh, meshDims).hosts > 1 ? 2 : 1;
-      else stream = this.streams.push(name) - 1;
-      this.streamOf.set(name, stream);
-    }
-    return stream;
   }
 
   private sharding(text: string): number {

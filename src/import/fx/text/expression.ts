@@ -1,11 +1,11 @@
 /** Reads the right-hand sides of FX statements into operations. */
 
-import { suggestion } from '../../../errors.ts';
 import { exactInteger } from '../../../graph/text/token.ts';
 import type { Arg } from '../../../graph/types.ts';
 import { NO_KWARGS, setOwn } from '../../../graph/value.ts';
-import { INFIX, PREFIX, namedConstant, pythonString, torchConstant } from './literal.ts';
+import { INFIX, PREFIX, pythonString, torchConstant } from './literal.ts';
 import { END, FLOAT, INTEGER, NAME, NEWLINE, OPERATOR, STRING, type Scanner } from '../../file/scan.ts';
+import type { Names } from './names.ts';
 import { targetName } from './target.ts';
 
 const MAX_NESTING = 256;
@@ -20,7 +20,7 @@ interface Operation {
 
 /**
  * Reads the right-hand side of statements. FX prints one operator a statement; its arguments are values and literals.
- * Names are resolved against `env` at once, so that every error has its place.
+ * Names are resolved at once, so that every error has its place.
  */
 export class ExpressionReader {
   /** Value of the last statement that was no operation. */
@@ -29,7 +29,7 @@ export class ExpressionReader {
 
   constructor(
     private readonly scanner: Scanner,
-    private readonly env: ReadonlyMap<string, Arg>,
+    private readonly names: Names,
   ) {}
 
   /** Reads a right-hand side: an operation, or undefined with the plain value in `result`. */
@@ -81,14 +81,14 @@ export class ExpressionReader {
     const kind = scanner.next();
     if (kind === 46) return this.dotted(first, start);
     if (kind === 40) {
-      if (this.env.has(first)) scanner.fail('E_UNSUPPORTED', `the value '${first}' is called`, start);
+      if (this.names.has(first)) scanner.fail('E_UNSUPPORTED', `the value '${first}' is called`, start);
       if (first === 'device') {
         this.result = this.device();
         return undefined;
       }
       return this.call(`builtins.${first}`, []);
     }
-    const value = this.lookup(first, start);
+    const value = this.names.lookup(first, start);
     if (kind === 91) {
       scanner.next();
       const index = this.index();
@@ -114,7 +114,7 @@ export class ExpressionReader {
       scanner.next();
     }
     const called = scanner.at(40);
-    const bound = this.env.get(first);
+    const bound = this.names.get(first);
     if (bound !== undefined || first === 'self') {
       if (first === 'self' && bound === undefined) {
         if (called)
@@ -137,7 +137,7 @@ export class ExpressionReader {
     }
     const written = scanner.text.slice(start, end);
     if (written.startsWith('torch.ops.')) scanner.expected(`'(' behind the operator ${written}`);
-    return this.unknownName(written, start);
+    return this.names.unknown(written, start);
   }
 
   /** Name of a called function in the vocabulary of the graph; interned, as most texts call few operators often. */
@@ -211,7 +211,7 @@ export class ExpressionReader {
         const kind = scanner.next();
         if (kind === 46 || kind === 40) return this.literalCall(name, start, depth);
         if (kind === 91) this.nested(start);
-        return this.lookup(name, start);
+        return this.names.lookup(name, start);
       }
       case INTEGER: {
         const digits = scanner.word();
@@ -340,12 +340,12 @@ export class ExpressionReader {
     scanner.expect(NAME, 'a name');
     const member = scanner.word();
     const kind = scanner.next();
-    if (name === 'torch' && !this.env.has('torch')) {
+    if (name === 'torch' && !this.names.has('torch')) {
       if (kind === 40 && member === 'device') return this.device();
       if (kind !== 46 && kind !== 40) return this.torchValue(member, start);
     }
-    if (kind === 40 || this.env.has(name)) return this.nested(start);
-    return this.unknownName(`${name}.${member}`, start);
+    if (kind === 40 || this.names.has(name)) return this.nested(start);
+    return this.names.unknown(`${name}.${member}`, start);
   }
 
   private torchValue(member: string, start: number): Arg {
@@ -366,40 +366,6 @@ export class ExpressionReader {
     const index = args[1] ?? (Object.hasOwn(kwargs, 'index') ? kwargs.index : undefined);
     if (typeof type !== 'string') return scanner.fail('E_SYNTAX', 'a device needs a type in quotes', at);
     return { kind: 'device', word: typeof index === 'number' ? `${type}:${index}` : type };
-  }
-
-  /** What a name stands for: a value of the graph, else a constant of Python. @throws E_REF */
-  lookup(name: string, start: number): Arg {
-    const value = this.env.get(name);
-    if (value !== undefined) return value;
-    const constant = namedConstant(name);
-    return constant === undefined ? this.unknownName(name, start) : constant;
-  }
-
-  private unknownName(name: string, start: number): never {
-    const lines = this.definedAfter(name, start);
-    if (lines !== undefined)
-      this.scanner.fail(
-        'E_REF',
-        lines === 0
-          ? `'${name}' is used in its own definition`
-          : `'${name}' is used ${lines} line${lines === 1 ? '' : 's'} above its definition`,
-        start,
-        'a value stands above its uses: move its line up; values that need each other in a circle are no graph',
-      );
-    this.scanner.fail('E_REF', `'${name}' is not defined`, start, suggestion(name, [...this.env.keys()], 'values'));
-  }
-
-  /** How many lines further down in the same function a name is defined; 0 in this line, undefined where it is not. */
-  private definedAfter(name: string, start: number): number | undefined {
-    const { text } = this.scanner;
-    const lines = text.slice(text.lastIndexOf('\n', start - 1) + 1).split('\n');
-    for (const [ahead, line] of lines.entries()) {
-      const words = line.trimStart();
-      if (words.startsWith('return ') || words.startsWith('class ')) return undefined;
-      if (words.startsWith(name) && /^\s*(:|=(?!=))/.test(words.slice(name.length))) return ahead;
-    }
-    return undefined;
   }
 }
 

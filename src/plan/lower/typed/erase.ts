@@ -4,6 +4,7 @@
  * names, casts without communication are slices, zeros or nothing, regions stand where they were called. Each call is written
  * as lowering writes it (`LocalCall`).
  */
+import { Claims } from './claims.ts';
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { LOCAL_MAP, localMapCall } from '../../../graph/local-map.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
@@ -91,7 +92,7 @@ class Eraser {
   private readonly calls = new Map<string, ProgramCall>();
   private readonly random = new Map<string, RandomPiece>();
   private readonly values: ProgramValue[] = [];
-  private readonly claims = new Map<string, readonly string[]>();
+  private readonly claims: Claims;
   private bodies = new Map<string, Graph>();
   private readonly bodyNames = new Set<string>();
   /** Axes that are per device where the walk stands. */
@@ -115,6 +116,7 @@ class Eraser {
     const axes = typedAxes(mesh, (axis) => (this.manual.has(axis) ? 'manual' : 'strict'));
     const at = axes.map(({ name }) => mesh.indexOf(name));
     this.typer = typeGraph(table, graph, axes, input.inputs.map((types) => at.map((m) => types[m])), { pending: into !== undefined });
+    this.claims = new Claims(this.typer);
     const [broken] = this.typer.violations;
     if (broken !== undefined)
       throw new ShardwrightError('E_SPMD_TYPE', broken.message, { node: broken.node, hint: fixText(broken.fix) });
@@ -138,7 +140,7 @@ class Eraser {
       const sharding = this.placed(graph, this.firstTyped(graph, node.name));
       const type = node.type.kind === 'tensor' ? { dtype: node.type.dtype, shape: this.pieces.shape(sharding, sizes(node)) } : null; // prettier-ignore
       names.set(node.name, { name: this.emit.placeholder(node, type) });
-      this.claim(graph, this.firstTyped(graph, node.name), node.name);
+      this.claims.add(graph, this.firstTyped(graph, node.name), node.name);
       this.note(graph, node, { name: node.name }, sharding);
     }
     this.walk(graph, names);
@@ -161,7 +163,7 @@ class Eraser {
     lintGraph(program);
     return {
       graph: program, mesh, space: this.space, symbols: this.symbols.values, values: this.values, outputs: shardings,
-      random: this.random, calls: this.calls, claims: this.claims,
+      random: this.random, calls: this.calls, claims: this.claims.byLocal,
     }; // prettier-ignore
   }
 
@@ -179,7 +181,7 @@ class Eraser {
       this.emit.meta = this.input.into === undefined ? node.meta : this.input.into.emit.meta;
       const made = this.call(graph, node, names);
       names.set(node.name, made);
-      if ('name' in made) this.claim(graph, node.name, made.name);
+      if ('name' in made) this.claims.add(graph, node.name, made.name);
     }
   }
 
@@ -356,14 +358,6 @@ class Eraser {
     this.emit.meta = this.input.into === undefined ? node.meta : this.emit.meta;
     this.bodies.set(name, graph);
     return { name, types: returned.map((value) => this.emit.type(value)) };
-  }
-
-  private claim(graph: Graph, name: string, local: string): void {
-    const typed = this.typer.types.get(graph)?.get(name);
-    if (typed === undefined || isTuple(typed)) return;
-    const equal = this.typer.axes.flatMap((axis, a) => (typed[a] === 'I' || typed[a] === 'R' ? [axis.name] : []));
-    // A cast without nodes has the name of what it casts, which may be claimed on more axes.
-    if (equal.length > 0) this.claims.set(local, [...new Set([...(this.claims.get(local) ?? []), ...equal])]);
   }
 
   private single(names: ReadonlyMap<string, Local>, name: string): string {

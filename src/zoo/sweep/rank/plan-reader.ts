@@ -1,7 +1,6 @@
 /** Takes the solved program of one data rank and gives seconds, saved bytes and parameters by pipeline unit. */
 
-import { collectivesInside } from '../../../plan/model/node-costs.ts';
-import { COLLECTIVE_KINDS } from '../../../cost/collective-model.ts';
+import { COLLECTIVES, dataExtras, unitTraffic } from './plan-collectives.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { internalError } from '../../../errors.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
@@ -13,7 +12,6 @@ import type { Model, Use } from '../../../plan/model/model.ts';
 import { localCall } from '../../../plan/model/node-costs.ts';
 import { Routes } from '../../../plan/record/routes.ts';
 import { moved } from '../../../plan/model/tables.ts';
-import { ringBytes } from '../../compare/price.ts';
 import { CHECKPOINTS, type Checkpoint, type ContextPass, type CoreParameter, type CoreTraffic, type CoreUnit, type DataExtra, type PassSeconds } from '../model/types.ts'; // prettier-ignore
 import { gradientRoots } from './gradient-roots.ts';
 import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './key-values.ts';
@@ -354,53 +352,13 @@ export class PlanReader {
   }
 
   traffic(): CoreTraffic[] {
-    const { mesh } = this.model.space;
-    const sums = new Map<string, CoreTraffic>();
-    for (const { kind: what, node, steps } of this.moves) {
-      if (what === 'gradient') continue;
-      const unit = this.graphUnits.unit[node];
-      const times = this.repeated.has(node) ? 2 : 1;
-      for (const { kind, meshDims, bytes, seconds } of steps) {
-        if (!COLLECTIVES.has(kind)) continue;
-        const axes = meshDims.map((d) => mesh.names[d]).join('+');
-        const key = `${unit} ${kind} ${axes}`;
-        const known = sums.get(key);
-        sums.set(key, {
-          unit,
-          kind,
-          axes,
-          count: (known?.count ?? 0) + times,
-          sentBytes: (known?.sentBytes ?? 0) + times * ringBytes(kind, bytes, mesh.sizeOf(meshDims)),
-          seconds: (known?.seconds ?? 0) + times * seconds,
-        });
-      }
-    }
-    return [...sums.values()];
+    return unitTraffic(this.model, this.graphUnits, this.moves, this.repeated);
   }
 
-  /** Collectives of a plan for data ranks that are neither of parameters nor of gradients. */
   extras(): DataExtra[] {
-    const { model, graphUnits } = this;
-    const out: DataExtra[] = [];
-    const add = (kind: string, bytes: number, n: number): void => {
-      const pass = graphUnits.pass[n] === 'forward' ? 'forward' : 'input';
-      out.push({ kind, bytes, unit: graphUnits.unit[n], pass });
-    };
-    for (const { kind: what, node, steps } of this.moves) {
-      if (what !== 'activation') continue;
-      for (const { kind, bytes } of steps) if (COLLECTIVES.has(kind)) add(kind, bytes, node);
-    }
-    model.graph.nodes.forEach((_, n) => {
-      const entry = model.strategies.nodes[n];
-      if (entry?.call === undefined || entry.record === undefined) return;
-      for (const { kind, bytes } of collectivesInside(entry, this.choice[model.nodeVariable[n]], model.space))
-        add(kind, bytes, n);
-    });
-    return out;
+    return dataExtras(this.model, this.choice, this.graphUnits, this.moves);
   }
 }
-
-const COLLECTIVES: ReadonlySet<string> = new Set<string>(COLLECTIVE_KINDS);
 
 function record<T>(of: (policy: Checkpoint) => T): Record<Checkpoint, T> {
   return Object.fromEntries(CHECKPOINTS.map((policy) => [policy, of(policy)])) as Record<Checkpoint, T>;

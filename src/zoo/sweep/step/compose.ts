@@ -3,6 +3,7 @@
  * of the whole model.
  */
 
+import { evenBounds, stageBounds } from './stage-bounds.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
@@ -11,8 +12,7 @@ import { dtypeNamed } from '../../../models/build.ts';
 import { parseModelConfig } from '../../../models/families.ts';
 import { keptMicrobatches } from '../../../simulate/pipeline/closed-forms.ts';
 import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
-import { internalError } from '../../../errors.ts';
-import { balancedCuts, type CutUnit } from '../model/balanced-cuts.ts';
+import { type CutUnit } from '../model/balanced-cuts.ts';
 import { coreKey, type Checkpoint, type CoreCost } from '../model/types.ts';
 import { PipelinePlayer } from '../model/fast-play.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
@@ -173,7 +173,9 @@ export class Composer {
     if (units.length - (tuning.asStated === true ? 0 : 2) < pp * v || (schedule === 'interleaved' && m % pp !== 0))
       return undefined;
     const bounds =
-      tuning.asStated === true ? evenBounds(units.length - 2, pp * v) : this.stageBounds(made, units, tuning, m);
+      tuning.asStated === true
+        ? evenBounds(units.length - 2, pp * v)
+        : stageBounds(made, units, tuning, m, this.budgetBytes);
     const strict = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
     const inFlight = Array.from({ length: pp }, (_, i) => Math.min(m * v, keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i) + Number(paired))); // prettier-ignore
     const plain = this.units(made, 'none', tuning);
@@ -341,34 +343,6 @@ export class Composer {
     return counts;
   } // prettier-ignore
 
-  /** First unit of every chunk, and the number of units. */
-  private stageBounds(
-    { sizes: { pp }, cuts }: MadeLayout,
-    units: readonly Unit[],
-    { schedule, chunks: v }: LayoutTuning,
-    microbatches: number,
-  ): readonly number[] {
-    if (pp * v === 1) return [0, units.length];
-    let list = cuts.get(units);
-    if (list === undefined)
-      cuts.set(
-        units,
-        (list = units.map((u) => ({
-          seconds: u.forward + u.gatherForward + u.input + u.gatherBackward + u.scatter + u.weight,
-          stateBytes: u.states[0] + u.states[1] + u.states[2],
-          activationBytes: u.keptBytes,
-        }))),
-      );
-    const temporary = Math.max(...units.map((u) => u.temporaryBytes));
-    const request = { stages: pp * v, microbatches, schedule: schedule === 'interleaved' ? '1f1b' : schedule } as const;
-    const limitBytes = schedule === 'interleaved' ? Infinity : this.budgetBytes - temporary;
-    // What fits nowhere is priced at its fastest cuts, so that it can be said by how much it does not fit.
-    const found =
-      balancedCuts(list, { ...request, limitBytes }) ?? balancedCuts(list, { ...request, limitBytes: Infinity });
-    if (found === undefined) throw internalError(`${units.length} units for ${pp * v} stages`);
-    return found;
-  }
-
   /** Collectives of one step on the device that works longest. */
   traffic(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, tuning: LayoutTuning, figures: Figures): Traffic[] {
     const request = this.request(this.made(core, routed, layout), tuning.checkpoint, tuning);
@@ -382,15 +356,6 @@ function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number)
   const { keyHeads, headWidth } = architecture.shape;
   const itemBytes = DTYPE_BYTES[dtype ?? (statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype))];
   return (tp) => 2 * sequence * Math.ceil(keyHeads / tp) * headWidth * itemBytes;
-}
-
-/** First unit of every chunk where layers are cut into equal parts, the first chunks one more where they do not divide. */
-function evenBounds(layers: number, chunks: number): readonly number[] {
-  // What stands before and behind the layers takes the places of layers where all parts are then equal.
-  if (layers % chunks !== 0 && (layers + 2) % chunks === 0)
-    return Array.from({ length: chunks + 1 }, (_, k) => (k * (layers + 2)) / chunks);
-  const cut = Array.from({ length: chunks + 1 }, (_, k) => 1 + Math.ceil((k * layers) / chunks));
-  return cut.map((unit, k) => (k === 0 ? 0 : k === chunks ? layers + 2 : unit));
 }
 
 interface Limits {

@@ -1,0 +1,35 @@
+/** Streams of a device. In: the mesh dims of a collective. Out: the stream that it runs on, beside the one for compute. */
+
+import type { Cluster } from '../../cost/hardware/cluster.ts';
+import { clusterTopology } from '../../cost/hardware/topology.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+
+/** `link`: one stream for collectives inside a host, one for those between hosts. `axis`: one for each group of mesh dims. */
+export type StreamRule = 'link' | 'axis';
+
+export class Streams {
+  readonly names = ['compute'];
+  private readonly known = new Map<string, number>();
+
+  constructor(
+    private readonly rule: StreamRule,
+    private readonly mesh: DeviceMesh,
+    private readonly cluster: Cluster,
+  ) {
+    if (rule === 'link') this.names.push('inside a host', 'between hosts');
+  }
+
+  of(meshDims: readonly number[]): number {
+    const name = [...meshDims]
+      .sort((a, b) => a - b)
+      .map((d) => this.mesh.names[d])
+      .join('+');
+    let stream = this.known.get(name);
+    if (stream === undefined) {
+      if (this.rule === 'link') stream = clusterTopology(this.cluster, this.mesh, meshDims).hosts > 1 ? 2 : 1;
+      else stream = this.names.push(name) - 1;
+      this.known.set(name, stream);
+    }
+    return stream;
+  }
+}

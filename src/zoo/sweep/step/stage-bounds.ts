@@ -1,0 +1,49 @@
+/** Takes the units of a layout and gives the first unit of every chunk of layers: balanced under a memory budget, or as equal parts. */
+
+import { internalError } from '../../../errors.ts';
+import { balancedCuts, type CutUnit } from '../model/balanced-cuts.ts';
+import type { LayoutSizes, LayoutTuning } from '../model/layout.ts';
+import type { Unit } from './unit-costs.ts';
+/** A layout with its stages, and its units as stages are cut. */
+interface StageSite {
+  readonly sizes: Pick<LayoutSizes, 'pp'>;
+  readonly cuts: WeakMap<readonly Unit[], readonly CutUnit[]>;
+}
+
+/** First unit of every chunk, and the number of units. */
+export function stageBounds(
+  { sizes: { pp }, cuts }: StageSite,
+  units: readonly Unit[],
+  { schedule, chunks: v }: LayoutTuning,
+  microbatches: number,
+  budgetBytes: number,
+): readonly number[] {
+  if (pp * v === 1) return [0, units.length];
+  let list = cuts.get(units);
+  if (list === undefined)
+    cuts.set(
+      units,
+      (list = units.map((u) => ({
+        seconds: u.forward + u.gatherForward + u.input + u.gatherBackward + u.scatter + u.weight,
+        stateBytes: u.states[0] + u.states[1] + u.states[2],
+        activationBytes: u.keptBytes,
+      }))),
+    );
+  const temporary = Math.max(...units.map((u) => u.temporaryBytes));
+  const request = { stages: pp * v, microbatches, schedule: schedule === 'interleaved' ? '1f1b' : schedule } as const;
+  const limitBytes = schedule === 'interleaved' ? Infinity : budgetBytes - temporary;
+  // What fits nowhere is priced at its fastest cuts, so that it can be said by how much it does not fit.
+  const found =
+    balancedCuts(list, { ...request, limitBytes }) ?? balancedCuts(list, { ...request, limitBytes: Infinity });
+  if (found === undefined) throw internalError(`${units.length} units for ${pp * v} stages`);
+  return found;
+}
+
+/** First unit of every chunk where layers are cut into equal parts, the first chunks one more where they do not divide. */
+export function evenBounds(layers: number, chunks: number): readonly number[] {
+  // What stands before and behind the layers takes the places of layers where all parts are then equal.
+  if (layers % chunks !== 0 && (layers + 2) % chunks === 0)
+    return Array.from({ length: chunks + 1 }, (_, k) => (k * (layers + 2)) / chunks);
+  const cut = Array.from({ length: chunks + 1 }, (_, k) => 1 + Math.ceil((k * layers) / chunks));
+  return cut.map((unit, k) => (k === 0 ? 0 : k === chunks ? layers + 2 : unit));
+}
