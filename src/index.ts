@@ -215,7 +215,12 @@ export type { Plan } from './plan/record/types.ts';
 export type { PlanCertificate } from './plan/record/certificate.ts';
 export { checkPlan, type PlanCheck, type PlanDifference } from './plan/check-plan.ts';
 export { planTexts, readPlanFolder, type PlanFolder, type PlanTexts } from './plan/record/folder.ts';
-export { programAtRank, type DeviceProgram, type ProgramValue, type RandomPiece } from './plan/lower/program/program.ts';
+export {
+  programAtRank,
+  type DeviceProgram,
+  type ProgramValue,
+  type RandomPiece,
+} from './plan/lower/program/program.ts';
 export { promisedCollectives, type PromisedCollective } from './plan/lower/promised.ts';
 export { randomPlan } from './plan/record/random-plan.ts';
 export { transferPlan } from './plan/questions/transfer.ts';
