@@ -92,6 +92,13 @@ The same command goes on from the answers that are there; an answer that a time 
 fourth question, so that four machines can share a folder; answers do not depend on who gave them. At the end \`planning.json\` has all
 points at their best, for \`report\`. A cluster may be a JSON file beside the questions. Where one cluster has a price, all must.
 
+On a Ray cluster the Python package does the same with every question as a task: a question whose node is lost is asked again elsewhere,
+and the folder is that of one machine, byte for byte. Shardwright and its Python package must be installed on every node.
+
+\`\`\`
+python -m shardwright.sweep --address auto questions.yaml -o answers
+\`\`\`
+
 ## The layout that you run
 
 \`--layout tp=8,pp=4,dp=8,zero=1\` prices the layout of a running job beside the best one, with the changes of one setting that bring

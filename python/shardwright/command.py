@@ -56,9 +56,9 @@ def plan(
             for one in value if isinstance(value, (list, tuple)) else [value]:
                 argv += [name, str(one)]
     call = list(command) if command is not None else find_command()
-    _run(call, argv, quiet, allowed=(0, 4))
+    run_command(call, argv, quiet, allowed=(0, 4))
     folder = Path(out)
-    _run(call, ["export", str(folder), "--target", "torch", "-o", str(folder / "torch"), "--json"], quiet)
+    run_command(call, ["export", str(folder), "--target", "torch", "-o", str(folder / "torch"), "--json"], quiet)
     record_file = folder / "capture.json"
     if record is not None:
         record_file.write_text(json.dumps(record, indent=1) + "\n")
@@ -86,7 +86,8 @@ def find_command() -> list[str]:
     )
 
 
-def _run(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: Sequence[int] = (0,)) -> None:
+def run_command(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: Sequence[int] = (0,)) -> str:
+    """What a call prints on stdout; its progress goes to stderr unless it is quiet. Raises CommandError for other exit codes."""
     try:
         process = subprocess.Popen([*call, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     except OSError as error:
@@ -109,7 +110,7 @@ def _run(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: Sequenc
     code = process.wait()
     reader.join()
     if code in allowed:
-        return
+        return answer
     raise _refusal(answer, lines, argv, code)
 
 

@@ -71,6 +71,11 @@ export async function compareSweep(path: string, options: CompareOptions, io: Cl
   if (twice !== undefined)
     throw new ShardwrightError('E_INPUT', `${twice.id} is asked twice`, { file: path, hint: 'name each cluster and model once.' });
   const { slice } = options;
+  if (options.list) {
+    const listed = all.map(({ id, ...task }) => ({ id, answered: readAnswer(join(output, `${id}.json`), keyOf(task)) !== undefined }));
+    answer(io, options, listed, (tasks) => tasks.map(({ id, answered }) => `${id}${answered ? '  answered' : ''}`).join('\n'));
+    return EXIT.ok;
+  }
   const tasks = slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
   const whole = control.deadline(options.timeLimit);
   makeFolder(output);
@@ -78,7 +83,7 @@ export async function compareSweep(path: string, options: CompareOptions, io: Cl
   let asked = 0;
   for (const [i, task] of tasks.entries()) {
     const file = join(output, `${task.id}.json`);
-    const key = { version: VERSION, ...task.asked.question, cluster: task.asked.cluster.text, config: task.config.text, settings: settingsOf(task.options) };
+    const key = keyOf(task);
     let comparison = readAnswer(file, key);
     if (comparison === undefined && !whole.isOver) {
       asked++;
@@ -106,6 +111,11 @@ export async function compareSweep(path: string, options: CompareOptions, io: Cl
   const open = points.filter((p) => p.stopped !== undefined).length;
   if (open > 0) io.stderr(`${whole.cause}: ${open} of ${points.length} questions are not done; the same command goes on\n`);
   return open > 0 ? EXIT.gap : EXIT.ok;
+} // prettier-ignore
+
+/** What an answer is kept under. */
+function keyOf({ asked, config, options }: Omit<Task, 'id'>): object {
+  return { version: VERSION, ...asked.question, cluster: asked.cluster.text, config: config.text, settings: settingsOf(options) };
 } // prettier-ignore
 
 /** Flags that change an answer. */

@@ -156,6 +156,7 @@ export const COMPARE_COMMAND = {
   slice: value('--slice <i/n>', 'only the i-th of n parts of the meshes, or of the questions of --sweep', parseSlice),
   sweep: value('--sweep <file>', 'questions of many models, clusters and sizes, as YAML; with -o, and no model. Goes on from the answers in the folder', text), // prettier-ignore
   output: value('-o, --output <dir>', 'with --sweep: the folder of the answers', text),
+  list: on('--list', 'with --sweep: name the questions and ask none'),
   merge: list('--merge <file>', 'put together what --slice --json wrote', text),
   ...QUIET,
 };

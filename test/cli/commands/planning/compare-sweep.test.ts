@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -36,6 +36,11 @@ describe('compare --sweep', () => {
     expect(points.map((p) => `${p.model} ${p.cluster} ${p.devices} ${p.globalBatch} ${p.run?.price?.currency ?? ''}`)).toEqual(['gpt2 own 8 16 EUR', 'gpt2 dgx-b200 8 16 EUR']);
     const files = readdirSync(join(at, 'a')).sort();
     expect(files).toHaveLength(3);
+    const listed = async (out: string): Promise<unknown> => JSON.parse((await run(at, out, '--list', '--json')).out);
+    const ids = ['gpt2--own--8--1024--16', 'gpt2--dgx-b200--8--1024--16'];
+    expect(await listed('a')).toEqual(ids.map((id) => ({ id, answered: true })));
+    expect(await listed('none')).toEqual(ids.map((id) => ({ id, answered: false })));
+    expect(existsSync(join(at, 'none'))).toBe(false);
     // An answer that is cut off is asked again, and nothing else.
     const kept = statSync(join(at, 'a', files[1])).mtimeMs;
     writeFileSync(join(at, 'a', files[0]), '{"version"');
