@@ -111,15 +111,9 @@ describe('a signal', () => {
     isBestSoFar('SIGTERM', await run('plan', folder, ['SIGTERM']), folder);
   });
 
-  it('SIGINT to plan, compare, audit and solve gives the best so far with its bound and gap', async () => {
-    const signal = 'SIGINT';
-    const folders = Object.keys(COMMANDS).map((command) => join(root, `${signal}-${command}`));
-    const ended = await Promise.all(Object.keys(COMMANDS).map((command, i) => run(command, folders[i], [signal])));
-    const [plan, compare, audit, solve] = ended;
-    for (const { err } of ended) expect(err).toContain(`${signal}: ending with the best so far`);
-
-    isBestSoFar(signal, plan, folders[0]);
-    expect((await cli('check-plan', folders[0])).code).toBe(0);
+  it.runIf(FULL)('SIGINT to compare and audit gives the best so far with its bound, exit 4 or what the answer says', async () => {
+    const [compare, audit] = await Promise.all(['compare', 'audit'].map((command) => run(command, join(root, `SIGINT-${command}`), ['SIGINT'])));
+    for (const { err } of [compare, audit]) expect(err).toContain('SIGINT: ending with the best so far');
 
     // Every recipe was priced before the search for the last optimum began.
     expect(compare.out).toMatch(/^best {3}\S+ on /m);
@@ -129,10 +123,20 @@ describe('a signal', () => {
     expect(audit.out).toMatch(/^regret /m);
     // The plan asked about is over the budget, which comes first.
     expect(audit.code).toBe(3);
+  }); // prettier-ignore
+
+  it('SIGINT to plan and solve gives the best so far with its bound and gap', async () => {
+    const signal = 'SIGINT';
+    const folders = ['plan', 'solve'].map((command) => join(root, `${signal}-${command}`));
+    const [plan, solve] = await Promise.all(['plan', 'solve'].map((command, i) => run(command, folders[i], [signal])));
+    for (const { err } of [plan, solve]) expect(err).toContain(`${signal}: ending with the best so far`);
+
+    isBestSoFar(signal, plan, folders[0]);
+    expect((await cli('check-plan', folders[0])).code).toBe(0);
 
     expect(solve.err).toMatch(/^interrupted: the best choice so far costs \d+, none costs less than -?\d+, gap [\d.]+ %$/m); // prettier-ignore
     expect([solve.code, solve.out]).toEqual([4, expect.stringMatching(/^feasible {2}cost \d+ {2}bound/)]);
-    const checked = await cli('solve', join(root, 'noise.json'), '--check', `${folders[3]}.json`);
+    const checked = await cli('solve', join(root, 'noise.json'), '--check', `${folders[1]}.json`);
     expect(checked.out).toMatch(/^accepted/);
   });
 });

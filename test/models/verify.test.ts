@@ -9,12 +9,15 @@ import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { TINY } from './tiny.ts';
 
+// The long runs belong to `npm run test:full`.
+const FULL = process.env.SHARDWRIGHT_FULL === '1';
+
 /** Training graphs of the families run with numbers on virtual devices, against the run on one device. */
 
 const table = builtinOperators();
 
 describe('sharded runs', () => {
-  it.each(['llama', 'gemma2', 'mixtral', 'gpt_oss', 'deepseek_v3', 't5', 'bloom'])(
+  it.each(['llama', 'gemma2', 'mixtral', 'deepseek_v3', 'bloom', ...(FULL ? ['gpt_oss', 't5'] : [])])(
     '%s: a plan of the training graph on 4 devices gives the numbers of one device',
     async (name) => {
       const model = readModelConfig(TINY[name] as JsonRecord);

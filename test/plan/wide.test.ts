@@ -7,7 +7,7 @@ import { load, planFor, TABLE } from './support.ts';
 // The long runs belong to `npm run test:full`.
 const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 
-test.each(FULL ? ['a=2,b=4,c=8'] : ['a=2,b=2,c=2'])(
+test.runIf(FULL).each(['a=2,b=4,c=8', 'a=2,b=2,c=2'])(
   'a residual network of four blocks (joint) on %s: proven optimal, and no more expensive than greedy propagation',
   async (mesh) => {
     const graph = load('torch/resnet14/joint.expanded');

@@ -7,6 +7,9 @@ import type { MemoryPlanResult } from '../../../src/plan/memory/types.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { load, planFor, request, TABLE } from '../support.ts';
 
+// The long runs belong to `npm run test:full`.
+const FULL = process.env.SHARDWRIGHT_FULL === '1';
+
 const LOOK_SECONDS = 1000;
 
 /** A clock on which every look takes a thousand seconds: work is counted, whatever the machine. */
@@ -78,7 +81,7 @@ describe('the time limit is one of the whole solve', () => {
     expect(rounds).toBeGreaterThan(0);
   });
 
-  test('all budgets of a frontier share it', async () => {
+  test.runIf(FULL)('all budgets of a frontier share it', async () => {
     const graph = load('torch/mlp/joint.expanded');
     const asked = request('d=2', { gap: 0.05 });
     const all = await memoryFrontier(graph, asked, { table: TABLE });

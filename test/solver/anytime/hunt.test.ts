@@ -9,6 +9,9 @@ import { search } from '../../../src/solver/anytime/run/rounds.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { build, mulberry32, type PlainProblem } from '../support.ts';
 
+// The long runs belong to `npm run test:full`.
+const FULL = process.env.SHARDWRIGHT_FULL === '1';
+
 describe('SO-29 (the kernels in WebAssembly)', () => {
   it('least sums and messages of any width, the same bits as plain loops', () => {
     const next = mulberry32(5);
@@ -167,25 +170,31 @@ describe('SO-37 (schedules)', () => {
     expect('shared' in orders && orders.shared.scale).toBe(1000);
   });
 
-  it('a large model goes through all stages to a checked choice, the same with one thread and with two', async () => {
-    const problem = build(chain(3, 1900, 3));
-    const reduced = presolve(problem);
-    const start = reduced === undefined ? undefined : firstChoice(reduced.model);
-    if (reduced === undefined || start === undefined) throw new Error('it has choices');
-    const { model } = reduced;
-    expect(model.count).toBeGreaterThan(1000);
-    const run = (threads: number, members: number): ReturnType<typeof search> => {
-      const control = new Int32Array(new SharedArrayBuffer(4));
-      const cost = costOf(model, start);
-      // Small rounds, so that the stages fit into a test.
-      return search(model, start, cost, { seed: 1, threads, members, deadline: Infinity, control, work: 2e5, rounds: 16, onRound: () => false }); // prettier-ignore
-    };
-    const [alone, together] = [await run(1, 2), await run(2, 2)];
-    expect([together.cost, Array.from(together.choice)]).toEqual([alone.cost, Array.from(alone.choice)]);
-    expect(alone.cost).toBeLessThan(costOf(model, start));
-    expect(alone.cost).toBeGreaterThanOrEqual(alone.bound?.best ?? Infinity);
-    expect(evaluate(problem, reduced.expand(alone.choice))).toMatchObject({ violations: [], cost: BigInt(alone.cost) });
-  });
+  it.runIf(FULL)(
+    'a large model goes through all stages to a checked choice, the same with one thread and with two',
+    async () => {
+      const problem = build(chain(3, 1900, 3));
+      const reduced = presolve(problem);
+      const start = reduced === undefined ? undefined : firstChoice(reduced.model);
+      if (reduced === undefined || start === undefined) throw new Error('it has choices');
+      const { model } = reduced;
+      expect(model.count).toBeGreaterThan(1000);
+      const run = (threads: number, members: number): ReturnType<typeof search> => {
+        const control = new Int32Array(new SharedArrayBuffer(4));
+        const cost = costOf(model, start);
+        // Small rounds, so that the stages fit into a test.
+        return search(model, start, cost, { seed: 1, threads, members, deadline: Infinity, control, work: 2e5, rounds: 16, onRound: () => false }); // prettier-ignore
+      };
+      const [alone, together] = [await run(1, 2), await run(2, 2)];
+      expect([together.cost, Array.from(together.choice)]).toEqual([alone.cost, Array.from(alone.choice)]);
+      expect(alone.cost).toBeLessThan(costOf(model, start));
+      expect(alone.cost).toBeGreaterThanOrEqual(alone.bound?.best ?? Infinity);
+      expect(evaluate(problem, reduced.expand(alone.choice))).toMatchObject({
+        violations: [],
+        cost: BigInt(alone.cost),
+      });
+    },
+  );
 
   it('bounds with kernels are those of plain loops', () => {
     // Past 100,000 cells the dual keeps a copy where kernels reach it; a tree is solved exactly by messages alone.
