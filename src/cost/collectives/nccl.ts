@@ -7,7 +7,6 @@ import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import { loadCluster } from '../hardware/load-cluster.ts';
 import {
-  COLLECTIVE_KINDS,
   byMeshDims,
   recordOnCurve,
   type CollectiveKind,
@@ -35,34 +34,58 @@ import { formulaMicros } from './nccl-literal.ts';
  * - Slices of a TPU pod are torus rings (`torus.ts`).
  */
 export function ncclModel(cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
-  const facts = groupPricing(cluster);
-  const curvesOf = byMeshDims((meshDims) => {
+  const { facts, curves } = curvesOn(cluster);
+  const pricesOf = byMeshDims(() => new Map<CollectiveKind, Price>());
+  const curveOf = (kind: CollectiveKind, meshDims: readonly number[]): Price => {
+    const prices = pricesOf(meshDims);
+    let found = prices.get(kind);
+    if (found === undefined) prices.set(kind, (found = made(kind, meshDims)));
+    return found;
+  };
+  const made = (kind: CollectiveKind, meshDims: readonly number[]): Price => {
     const { devices, hosts, perHost } = clusterTopology(cluster, mesh, meshDims);
+    if (devices === 1) return FREE;
     const group = { n: devices, nodes: hosts, perNode: perHost };
-    const of = (kind: CollectiveKind): Price => {
-      if (devices === 1) return FREE;
-      const seen = clusterOfGroup(cluster, mesh, meshDims, kind);
-      const own = seen === cluster ? facts : groupPricing(seen);
+    const seen = clusterOfGroup(cluster, mesh, meshDims, kind);
+    if (seen !== cluster) {
+      const own = groupPricing(seen);
       const further = furtherSeconds(kind, hosts, seen, cluster);
       return new Curve((bytes) => own.seconds(kind, bytes, group, meshDims.length) + further);
-    };
-    return Object.fromEntries(COLLECTIVE_KINDS.map((kind) => [kind, of(kind)])) as Record<CollectiveKind, Price>;
-  });
+    }
+    const key = `${kind} ${devices} ${hosts} ${perHost} ${meshDims.length}`;
+    let curve = curves.get(key);
+    if (curve === undefined)
+      curves.set(key, (curve = new Curve((bytes) => facts.seconds(kind, bytes, group, meshDims.length))));
+    return curve;
+  };
   const copyPerByte = 1 / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
   return {
     preset: 'nccl',
     mesh,
     byteRule: 'ceil',
     chargesUnitDims: false,
-    seconds: (kind, bytes, meshDims) => curvesOf(meshDims)[kind].seconds(bytes),
+    seconds: (kind, bytes, meshDims) => curveOf(kind, meshDims).seconds(bytes),
     record(kind, bytes, meshDims): CostRecord {
       return {
-        ...recordOnCurve(kind, curvesOf(meshDims)[kind], bytes),
+        ...recordOnCurve(kind, curveOf(kind, meshDims), bytes),
         source: `nccl on ${cluster.id}: ${facts.source(clusterTopology(cluster, mesh, meshDims).hosts)}`,
       };
     },
     copySeconds: (bytes) => bytes * copyPerByte,
   };
+}
+
+/** What groups on one cluster cost, and their curves: meshes of any shape have groups of the same few kinds. */
+interface ClusterCurves {
+  readonly facts: GroupPricing;
+  readonly curves: Map<string, Curve>;
+}
+const known = new WeakMap<Cluster, ClusterCurves>();
+
+function curvesOn(cluster: Cluster): ClusterCurves {
+  let found = known.get(cluster);
+  if (found === undefined) known.set(cluster, (found = { facts: groupPricing(cluster), curves: new Map() }));
+  return found;
 }
 
 /** What hops take longer over levels above the host than the constants of NCCL say: as many hops as there are hosts, at most one for a message. */

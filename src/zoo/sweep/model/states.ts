@@ -46,6 +46,8 @@ export interface StateMoving {
   readonly sumsWhole?: boolean;
   /** Seconds of a collective; default: each alone. */
   readonly priced?: (move: StateMove) => number;
+  /** Whether moves are listed one by one, beside their seconds; default: yes. */
+  readonly listed?: boolean;
 }
 
 const alone = ({ kind, bytes, dims, collectives }: StateMove): number => collectives.seconds(kind, bytes, dims);
@@ -84,7 +86,7 @@ export function parameterCost(
   mode: StateMode,
   groups: DataGroups,
   once = false,
-  { gradientBytes = p.itemBytes, sumsWhole = false, priced = alone }: StateMoving = {},
+  { gradientBytes = p.itemBytes, sumsWhole = false, priced = alone, listed = true }: StateMoving = {},
 ): ParameterCost {
   const { mesh, collectives } = p.kind === 'expert' ? groups.expert : groups.dense;
   const size = (axis: string): number => mesh.sizes[mesh.names.indexOf(axis)] ?? 1;
@@ -104,8 +106,10 @@ export function parameterCost(
   const perStep: Moved[] = [];
   const price = (list: Moved[], kind: Parameters<CollectiveModel['seconds']>[0], bytes: number, axes: readonly string[], moment: StateMove['moment'] = 'sum'): number => {
     if (axes.length === 0 || bytes === 0) return 0;
-    const dims = mesh.names.flatMap((name, d) => (axes.includes(name) ? [d] : []));
+    const dims: number[] = [];
+    for (let d = 0; d < mesh.names.length; d++) if (axes.includes(mesh.names[d])) dims.push(d);
     const seconds = priced({ kind, bytes, dims, collectives, parameter: p, moment });
+    if (!listed) return seconds;
     const names = dims.map((d) => mesh.names[d]).join('+');
     list.push({ kind, axes: names, count: 1, sentBytes: ringBytes(kind, bytes, mesh.sizeOf(dims)), seconds });
     return seconds;

@@ -11,16 +11,22 @@ import type { DataGroups } from '../model/states.ts';
 
 type PricedMesh = DataGroups['dense'];
 
+/** An expert mesh, and the hosts that one of its groups reaches over. */
+interface ExpertMesh extends PricedMesh {
+  /** Topology of a group; undefined until it is asked for. */
+  reach?: { readonly hosts: number; readonly perHost: number };
+}
+
 /** Meshes of layouts with the prices of their collectives; each is made once, whatever its dims are called for. */
 export class GroupMaker {
-  private readonly made = new Map<string, PricedMesh>();
+  private readonly made = new Map<string, ExpertMesh>();
 
   constructor(
     private readonly preset: string,
     private readonly cluster: Cluster,
   ) {}
 
-  private mesh(dims: readonly (readonly [string, number])[], cluster: Cluster): PricedMesh {
+  private mesh(dims: readonly (readonly [string, number])[], cluster: Cluster): ExpertMesh {
     const key = `${cluster.usedPerHost ?? ''} ${dims.flat().join()}`;
     let found = this.made.get(key);
     if (found === undefined) {
@@ -41,7 +47,7 @@ export class GroupMaker {
     const used = usedPerHost(this.cluster, layoutInners(sizes));
     const cluster = used === undefined || used === this.cluster.devicesPerHost ? this.cluster : { ...this.cluster, usedPerHost: used };
     const expert = this.mesh([...outer, ['ep', ep], ...inner], cluster);
-    const { hosts, perHost } = clusterTopology(cluster, expert.mesh, expert.mesh.resolve(['ep']));
+    const { hosts, perHost } = (expert.reach ??= clusterTopology(cluster, expert.mesh, expert.mesh.resolve(['ep'])));
     const isForwarded = hosts > 1 && hosts * perHost === ep;
     return {
       dense: this.mesh([['pp', pp], ['dp_replicate', dp_replicate], ['dp_shard', dp_shard], [sequence, cp], ['tp', tp]], cluster),

@@ -12,8 +12,8 @@ import { dtypeNamed } from '../../../models/build.ts';
 import { parseModelConfig } from '../../../models/families.ts';
 import { keptMicrobatches } from '../../../simulate/pipeline/closed-forms.ts';
 import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
-import { type CutUnit } from '../model/balanced-cuts.ts';
-import { coreKey, type Checkpoint, type CoreCost } from '../model/types.ts';
+import type { CutUnit } from '../model/balanced-cuts.ts';
+import type { Checkpoint, CoreCost, CoreParameter } from '../model/types.ts';
 import { PipelinePlayer } from '../model/fast-play.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
 import { passesAlone, savedInRun, savedInStep, type Saved } from '../model/overlap.ts';
@@ -27,7 +27,7 @@ import { GroupMaker } from '../rank/data-groups.ts';
 import type { DataGroups } from '../model/states.ts';
 import { keptUnits } from './selective-recompute.ts';
 import { stepTraffic, type DevicePlace } from './step-traffic.ts';
-import { parameterCosts, stateCosts, type StateCosts, type UnitMoving } from './state-costs.ts';
+import { stateCosts, type StateCosts, type UnitMoving } from './state-costs.ts';
 import { unitCosts, type Unit, type UnitRequest } from './unit-costs.ts';
 
 /** A layout put together from the priced parts of one data rank. */
@@ -63,7 +63,10 @@ export class Composer {
   private readonly maker: GroupMaker;
   private readonly groups = new Map<string, DataGroups>();
   private readonly denseOf = new Map<string, StateCosts>();
+  private readonly parameters = new WeakMap<CoreCost, Map<RoutedCosts | undefined, Parameters>>();
+  private readonly parameterIds = new Map<string, number>();
   private latest: MadeLayout | undefined;
+  private latestList: { readonly of: StateCosts; readonly costs: ReturnType<StateCosts['costs']> } | undefined;
 
   constructor(
     private readonly question: SweepQuestion,
@@ -129,17 +132,39 @@ export class Composer {
     const { devices, cost } = this.question;
     const endsSum = (bytes: number): number => endsSumSeconds(bytes, devices, cost, this.cluster);
     const how = { mode: kind.mode, once, groups, ...(this.moving === undefined ? {} : { moving: this.moving }), ...(pp > 1 ? { endsSum } : {}) };
-    const key = `${coreKey(core.request)} ${pp} ${dp_replicate} ${dp_shard} ${cp} ${tp} ${kind.mode} ${kind.context === 'ulysses'} ${once}`;
-    const [experts, others] = partition(routed?.parameters ?? [], (p) => p.kind === 'expert');
+    const { id, experts, others } = this.parametersOf(core, routed);
+    const key = `${id} ${pp} ${dp_replicate} ${dp_shard} ${cp} ${tp} ${kind.mode} ${kind.context === 'ulysses'} ${once}`;
     let dense = this.denseOf.get(key);
     if (dense === undefined) {
-      dense = stateCosts(parameterCosts([...core.parameters, ...others], how), core.units.length, pp > 1);
-      // Rows come program by program, so that what is long past is not asked for again.
+      const priced = stateCosts(others, how, core.units.length, pp > 1);
+      dense = { ...priced, costs: () => this.listed(priced) };
       if (this.denseOf.size >= MOST_COSTS) this.denseOf.clear();
       this.denseOf.set(key, dense);
     }
-    return experts.length === 0 ? dense : stateCosts(parameterCosts(experts, how), core.units.length, pp > 1, dense);
+    return experts.length === 0 ? dense : stateCosts(experts, how, core.units.length, pp > 1, dense);
   } // prettier-ignore
+
+  /** The list of what was listed last: layouts that differ in their experts alone come one after the other. */
+  private listed(priced: StateCosts): ReturnType<StateCosts['costs']> {
+    if (this.latestList?.of !== priced) this.latestList = { of: priced, costs: priced.costs() };
+    return this.latestList.costs;
+  }
+
+  /** The parameters of a program, those of experts apart; of equal others, as microbatches of other sizes have them, the id is one. */
+  private parametersOf(core: CoreCost, routed: RoutedCosts | undefined): Parameters {
+    const byRouted = this.parameters.get(core) ?? new Map<RoutedCosts | undefined, Parameters>();
+    this.parameters.set(core, byRouted);
+    let found = byRouted.get(routed);
+    if (found === undefined) {
+      const [experts, dense] = partition(routed?.parameters ?? [], (p) => p.kind === 'expert');
+      const others = [...core.parameters, ...dense];
+      const text = JSON.stringify(others);
+      const id = this.parameterIds.get(text) ?? this.parameterIds.size;
+      this.parameterIds.set(text, id);
+      byRouted.set(routed, (found = { id, experts, others }));
+    }
+    return found;
+  }
 
   private units(made: MadeLayout, checkpoint: Checkpoint, ways: Ways): readonly Unit[] {
     const key = `${checkpoint} ${ways.once} ${ways.paired === true}`;
@@ -306,7 +331,7 @@ export class Composer {
     const { pp } = layout.sizes;
     const { keyValueBytes, overlaps, system } = this;
     const made = this.made(core, routed, layout);
-    const states = { costs: [], sums: [] };
+    const states = { costs: () => [], sums: [] };
     const bare: UnitRequest = { core, routed, ...layout, checkpoint: 'none', paired: overlaps, groups: made.groups, overlaps, system, keyValueBytes, states };
     const units = unitCosts(bare, this.kinds);
     const m = this.microbatches(layout.sizes, core.request.microbatch);
@@ -390,6 +415,13 @@ interface MadeLayout extends Layout {
   readonly cuts: WeakMap<readonly Unit[], readonly CutUnit[]>;
 }
 
+/** Parameters of experts, and all others with a number that equal lists share. */
+interface Parameters {
+  readonly id: number;
+  readonly experts: readonly CoreParameter[];
+  readonly others: readonly CoreParameter[];
+}
+
 type Ways = Pick<LayoutTuning, 'once' | 'paired'>;
 
 /** The most that a unit with experts holds besides, while the same device is at work on another microbatch. */
@@ -398,7 +430,7 @@ function besideBytes(units: readonly Unit[]): number {
 }
 
 /** Layouts whose dense parameters are priced and kept. */
-const MOST_COSTS = 512;
+const MOST_COSTS = 16_384;
 const NOTHING: Saved = { forward: 0, backward: 0, hiddenForward: 0, hiddenBackward: 0 };
 const total3 = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;
 

@@ -45,17 +45,28 @@ const ROUNDING = 1e-9;
  * be folds of the same devices (`lessCut`) that were priced.
  */
 export function isWorse(row: LayoutRow, other: Fold, routed: RoutedCosts, composer: Composer): boolean {
-  const parts = (fold: Fold): number[] | undefined => {
-    const units = routedUnits(routed, fold);
+  const own: Fold = { ep: row.sizes.ep, etp: row.sizes.etp ?? 1 };
+  const [units, others] = [routedUnits(routed, own), routedUnits(routed, other)];
+  if (units === undefined || others === undefined) return false;
+  const isMore = (part: number, than: number): boolean => than <= part * (1 + ROUNDING);
+  if (!units.every((u, k) => partsOf(u).every((part, i) => isMore(part, partsOf(others[k])[i])))) return false;
+  const exchange = (fold: Fold, of: readonly RoutedUnit[]): number[] => {
     const groups = composer.groupsOf({ ...row.sizes, ...fold }, row.kind);
-    return units?.flatMap((u) => [...partsOf(u), tokenExchange(groups, u.dispatchBytes, routed).seconds]);
+    return of.map((u) => tokenExchange(groups, u.dispatchBytes, routed).seconds);
   };
-  const [own, others] = [parts({ ep: row.sizes.ep, etp: row.sizes.etp ?? 1 }), parts(other)];
-  return own !== undefined && others !== undefined && own.every((part, i) => others[i] <= part * (1 + ROUNDING));
+  const than = exchange(other, others);
+  return exchange(own, units).every((seconds, k) => isMore(seconds, than[k]));
 }
 
 /** Everything that a fold decides about a unit but its exchange and its states. */
-function partsOf(u: RoutedUnit): number[] {
+function partsOf(u: RoutedUnit): readonly number[] {
+  let parts = known.get(u);
+  if (parts === undefined) known.set(u, (parts = listed(u)));
+  return parts;
+}
+const known = new WeakMap<RoutedUnit, readonly number[]>();
+
+function listed(u: RoutedUnit): number[] {
   return [
     u.forwardSeconds,
     u.inputSeconds,

@@ -4,6 +4,7 @@
  * priced apart, since layouts that differ in their expert groups alone share the former.
  */
 
+import { COLLECTIVE_KINDS, dimsMask } from '../../../cost/collective-model.ts';
 import type { LayoutKind } from '../model/layout.ts';
 import { parameterCost, type DataGroups, type Moved, type ParameterCost, type StateMove, type StateMoving } from '../model/states.ts'; // prettier-ignore
 import type { CoreParameter } from '../model/types.ts';
@@ -15,9 +16,9 @@ export interface PricedParameter {
   readonly cost: ParameterCost;
 }
 
-/** Parameters with their costs, and the sums by unit. */
+/** The sums by unit, and on demand each parameter with its cost. */
 export interface StateCosts {
-  readonly costs: readonly PricedParameter[];
+  readonly costs: () => readonly PricedParameter[];
   readonly sums: readonly StateSums[];
 }
 
@@ -42,12 +43,23 @@ export const NO_STATES: StateSums = {
 /** Gradients are read, their buffers read and written. */
 const ADDED_BYTES = 6;
 
+/** How data ranks keep and move the parameters of a layout. */
+interface Keeping {
+  readonly mode: LayoutKind['mode'];
+  readonly once: boolean;
+  readonly groups: DataGroups;
+  /** Seconds in which the ends of a pipeline sum these bytes, where there are stages. */
+  readonly endsSum?: (bytes: number) => number;
+  /** How software moves states, all of a unit in one collective; absent: each parameter alone. */
+  readonly moving?: UnitMoving;
+}
+
 /**
  * Costs with their sums, on top of those of other parameters of the same units.
  *
  * @param staged whether a tied parameter lies on two devices, and counts in both units
  */
-export function stateCosts(costs: readonly PricedParameter[], units: number, staged: boolean, under?: StateCosts): StateCosts {
+export function stateCosts(parameters: readonly CoreParameter[], how: Keeping, units: number, staged: boolean, under?: StateCosts): StateCosts {
   const sums = Array.from({ length: units }, (_, u) => ({ ...(under?.sums[u] ?? NO_STATES) }));
   const add = (u: number, { p, cost }: PricedParameter): void => {
     const sum = sums[u];
@@ -66,42 +78,27 @@ export function stateCosts(costs: readonly PricedParameter[], units: number, sta
     sum.addedBytes += ADDED_BYTES * cost.elements;
     sum.trained++;
   };
-  for (const priced of costs) {
+  for (const priced of parameterCosts(parameters, how, false)) {
     const { unit, alsoUnit } = priced.p;
     add(unit, priced);
     if (staged && alsoUnit !== undefined && alsoUnit !== unit) add(alsoUnit, priced);
   }
-  return { costs: under === undefined ? costs : [...under.costs, ...costs], sums };
+  return { costs: () => [...(under?.costs() ?? []), ...parameterCosts(parameters, how, true)], sums };
 } // prettier-ignore
 
-/**
- * Every parameter with its cost.
- *
- * @param how `endsSum`: seconds in which the ends of a pipeline sum these bytes, where there are stages
- */
-export function parameterCosts(
-  parameters: readonly CoreParameter[],
-  how: {
-    readonly mode: LayoutKind['mode'];
-    readonly once: boolean;
-    readonly groups: DataGroups;
-    readonly endsSum?: (bytes: number) => number;
-    /** How software moves states, all of a unit in one collective; absent: each parameter alone. */
-    readonly moving?: UnitMoving;
-  },
-): PricedParameter[] {
+/** Every parameter with its cost; its moves only where they are listed. */
+function parameterCosts(parameters: readonly CoreParameter[], how: Keeping, listed: boolean): PricedParameter[] {
   const { mode, groups, once, moving } = how;
   // Frameworks move what a unit has in one collective: each parameter pays its share of it.
-  const together = new Map<string, number>();
-  const keyOf = ({ kind, dims, moment, parameter: q }: StateMove): string =>
-    `${q.unit} ${q.kind === 'expert'} ${kind} ${dims.join()} ${moment}`;
+  const together = new Map<number, number>();
   const collected = (move: StateMove): number => {
-    together.set(keyOf(move), (together.get(keyOf(move)) ?? 0) + move.bytes);
+    const key = keyOf(move);
+    together.set(key, (together.get(key) ?? 0) + move.bytes);
     return 0;
   };
   if (moving !== undefined)
-    for (const p of parameters) parameterCost(p, mode, groups, once, { ...moving, priced: collected });
-  const known = new Map<string, number>();
+    for (const p of parameters) parameterCost(p, mode, groups, once, { ...moving, priced: collected, listed: false });
+  const known = new Map<number, number>();
   const priced = (move: StateMove): number => {
     const key = keyOf(move);
     const bytes = together.get(key) ?? move.bytes;
@@ -110,7 +107,13 @@ export function parameterCosts(
     return (seconds * move.bytes) / bytes;
   };
   return parameters.map((p) => {
-    const cost = parameterCost(p, mode, groups, once, moving === undefined ? {} : { ...moving, priced });
+    const cost = parameterCost(
+      p,
+      mode,
+      groups,
+      once,
+      moving === undefined ? { listed } : { ...moving, priced, listed },
+    );
     if (how.endsSum === undefined || p.alsoUnit === undefined || !p.trained) return { p, cost };
     // The first and the last stage both have it: once a step they sum their gradients (lint rule ZL14).
     const bytes = (cost.gradientBytes / p.state.gradient) * p.itemBytes;
@@ -119,3 +122,13 @@ export function parameterCosts(
     return { p, cost: { ...cost, sumSeconds: cost.sumSeconds + seconds, perStep: [...cost.perStep, move] } };
   });
 }
+
+const MOMENTS: readonly StateMove['moment'][] = ['forward', 'backward', 'scatter', 'sum', 'gather', 'pending'];
+
+/** A number for what is moved in one collective: of one unit, experts apart, over the same dims at the same moment. */
+function keyOf({ kind, dims, moment, parameter: { unit, kind: of } }: StateMove): number {
+  const part = (2 * unit + Number(of === 'expert')) * COLLECTIVE_KINDS.length + COLLECTIVE_KINDS.indexOf(kind);
+  return (part * MOMENTS.length + MOMENTS.indexOf(moment)) * 2 ** MOST_DIMS + dimsMask(dims);
+}
+/** A mesh of a layout has fewer dims. */
+const MOST_DIMS = 8;

@@ -66,7 +66,7 @@ export function stepTraffic(request: UnitRequest, kinds: LayerKinds, place: Devi
       const move = ringMoves(core.units[index], ringOf(request));
       if (move !== undefined) put(move, microbatches * n, move.share);
     }
-  for (const { p, cost } of request.states.costs) {
+  for (const { p, cost } of request.states.costs()) {
     // A tied parameter lies on the first and on the last stage, which are two devices.
     const also = sizes.pp > 1 && p.alsoUnit !== undefined ? (times.get(p.alsoUnit) ?? 0) : 0;
     const n = (times.get(p.unit) ?? 0) + also;
