@@ -82,16 +82,16 @@ export function fourier(x: NDArray, kind: string, lengths: readonly number[], ty
 /** The second half of a row of frequencies of real numbers: the first one backwards, conjugated. */
 function mirrored(
   [re, im]: [Float64Array, Float64Array],
-  held: number,
+  stored: number,
   full: readonly number[],
 ): [Float64Array, Float64Array] {
   const length = full[full.length - 1];
   const out: [Float64Array, Float64Array] = [new Float64Array(sizeOf(full)), new Float64Array(sizeOf(full))];
   for (let row = 0; row < out[0].length / length; row++)
     for (let k = 0; k < length; k++) {
-      const from = row * held + (k < held ? k : length - k);
+      const from = row * stored + (k < stored ? k : length - k);
       out[0][row * length + k] = re[from];
-      out[1][row * length + k] = k < held ? im[from] : -im[from];
+      out[1][row * length + k] = k < stored ? im[from] : -im[from];
     }
   return out;
 }

@@ -11,7 +11,7 @@ import type { Prepared } from '../plan/prepare.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import { holdsPeak } from '../plan/request/request.ts';
 import { evaluate } from '../solver/check/verify.ts';
-import { heldBytes, solveRestricted, type Priced } from './compare/price.ts';
+import { budgetedBytes, solveRestricted, type Priced } from './compare/price.ts';
 import type { Infeasible } from '../plan/search/result.ts';
 
 /** One edit of a plan: a parameter (the same one of every layer), or the inputs, placed otherwise. */
@@ -30,7 +30,7 @@ export interface Audit {
   readonly peakBytes: number;
   readonly fits: boolean;
   readonly overBytes?: number;
-  /** What all bytes count: the peak over time, or the states. */
+  /** What all bytes count: peak memory, or the states. */
   readonly holds: 'peak' | 'states';
   readonly optimumSeconds: number;
   readonly optimumPeakBytes: number;
@@ -84,7 +84,7 @@ export async function audit(
 ): Promise<Audit | Infeasible> {
   const { model, budgetBytes } = prepared;
   const seconds = Number(evaluate({ ...model.problem, rows: [] }, choice).cost) / model.unitsPerSecond;
-  const peakBytes = heldBytes(prepared, choice);
+  const peakBytes = budgetedBytes(prepared, choice);
   options.onPlan?.();
   options.onProgress?.('solving the optimum');
   const deadline = options.deadline ?? new Deadline(prepared.request.timeLimitSeconds, { signal: options.signal });

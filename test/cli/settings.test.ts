@@ -14,7 +14,7 @@ async function settings(...argv: readonly string[]): Promise<readonly string[]> 
 }
 
 // What the driver reports of an H100, 81,559 MiB, without the 5 % that are held back.
-const BUDGET = /budget 75\.7 GiB for the peak over time, the 79\.6 GiB of a device less 5\.00 % headroom/;
+const BUDGET = /budget 75\.7 GiB for peak memory, the 79\.6 GiB of a device less 5\.00 % headroom/;
 
 describe('the settings of a plan', () => {
   it('float32 weights: adam keeps a weight, a gradient and two moments of 4 bytes', async () => {
@@ -33,7 +33,7 @@ describe('the settings of a plan', () => {
   it('what was asked stands apart from what was not, a gap of 0 too', async () => {
     const lines = await settings(fixture('mlp'), ...ON, '--gap', '0', '--optimizer', 'sgd', '--memory', '1GiB', '--cost', 'alpha-beta', '--time-limit', '60'); // prettier-ignore
     expect(lines).toEqual([
-      'asked      gap 0; optimizer sgd, 12 bytes a parameter in f32; budget 1.00 GiB per device for the peak over time; cost alpha-beta; time limit 60.0 s',
+      'asked      gap 0; optimizer sgd, 12 bytes a parameter in f32; budget 1.00 GiB per device for peak memory; cost alpha-beta; time limit 60.0 s',
       'defaults   solver auto',
     ]);
     expect(await settings(fixture('mlp'), ...ON, '--solver', 'propagate')).toContain('asked      solver propagate');

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { heldBy } from '../../src/cost/hardware/topology.ts';
+import { allocationOf } from '../../src/cost/hardware/topology.ts';
 import { checkpointIntervalSeconds, goodput, runCost } from '../../src/cost/training/run-cost.ts';
 
 /** Plays a job with failures at random: seconds until `work` seconds of it have lasted. */
@@ -61,7 +61,7 @@ describe('what a run takes', () => {
     stepSeconds: 2,
     tokensPerStep: 1_048_576,
     tokens: 1e12,
-    held: heldBy({ devicesPerHost: 8 }, 256),
+    allocation: allocationOf({ devicesPerHost: 8 }, 256),
     operation,
   };
 
@@ -78,7 +78,12 @@ describe('what a run takes', () => {
   });
 
   it('what is not stated is assumed and said; idle devices of a host are paid for', () => {
-    const cost = runCost({ ...asked, devices: 12, held: heldBy({ devicesPerHost: 8 }, 12, 6), operation: {} });
+    const cost = runCost({
+      ...asked,
+      devices: 12,
+      allocation: allocationOf({ devicesPerHost: 8 }, 12, 6),
+      operation: {},
+    });
     expect(cost.price).toBeUndefined();
     expect(cost.energyMegawattHours).toBeUndefined();
     expect(cost.assumptions).toEqual([

@@ -1,5 +1,5 @@
 /**
- * The budget holds the peak over time where nobody says otherwise. The judge of a peak is the schedule that `simulate` plays, which is
+ * The budget holds peak memory where nobody says otherwise. The judge of a peak is the schedule that `simulate` plays, which is
  * worked out from plan and graph by other code than the planner's.
  */
 import { describe, expect, test } from 'vitest';

@@ -8,7 +8,7 @@ import { sampleCalls } from '../../src/ops/samples/table.ts';
 import { OperatorTable } from '../../src/ops/record/table.ts';
 import { explain } from '../../src/simulate/rule-check/explain.ts';
 import { refute, trialsOf } from '../../src/simulate/rule-check/judge.ts';
-import { offeredRules } from '../../src/simulate/rule-check/offers.ts';
+import { offeredRules } from '../../src/simulate/rule-check/offered-rules.ts';
 import { SampleCall } from '../../src/simulate/rule-check/sample-call.ts';
 import { validateRules } from '../../src/simulate/rule-check/check.ts';
 

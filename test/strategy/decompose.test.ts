@@ -9,7 +9,7 @@ import { inferCall } from '../../src/ops/record/infer.ts';
 import { P, rule, ruleText, S, type Rule } from '../../src/ops/record/rule.ts';
 import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { refute, trialsOf } from '../../src/simulate/rule-check/judge.ts';
-import { offeredRules } from '../../src/simulate/rule-check/offers.ts';
+import { offeredRules } from '../../src/simulate/rule-check/offered-rules.ts';
 import { SampleCall } from '../../src/simulate/rule-check/sample-call.ts';
 import { dtensorModel } from '../../src/cost/presets/dtensor.ts';
 import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';

@@ -57,7 +57,7 @@ export function tornText({ devicesPerHost }: Hosts, inners: readonly number[]): 
 }
 
 /** What a job holds of a cluster. */
-export interface Held {
+export interface Allocation {
   readonly hosts: number;
   readonly usedPerHost: number;
   readonly devicesPerHost: number;
@@ -68,7 +68,7 @@ export interface Held {
 }
 
 /** Hosts and idle devices of so many devices, `used` of each host. */
-export function heldBy(cluster: Hosts, devices: number, used = cluster.devicesPerHost): Held {
+export function allocationOf(cluster: Hosts, devices: number, used = cluster.devicesPerHost): Allocation {
   const { devicesPerHost, devicesPerTray = devicesPerHost } = cluster;
   const inOne = Math.min(devices, used);
   const hosts = Math.ceil(devices / inOne);
@@ -82,7 +82,12 @@ export function heldBy(cluster: Hosts, devices: number, used = cluster.devicesPe
 }
 
 /** `64 of the 72 devices of each of 4 hosts, 32 idle`; undefined where nothing is idle. */
-export function heldText({ hosts, usedPerHost: used, devicesPerHost, idleDevices }: Held): string | undefined {
+export function allocationText({
+  hosts,
+  usedPerHost: used,
+  devicesPerHost,
+  idleDevices,
+}: Allocation): string | undefined {
   if (idleDevices === 0) return undefined;
   const of = hosts === 1 ? 'one host' : `each of ${countedText(hosts, 'host')}`;
   return `${used} of the ${devicesPerHost} devices of ${of}, ${idleDevices} idle`;

@@ -8,7 +8,7 @@
  * the best, which is Young's `sqrt(2 w M)` to first order.
  */
 
-import type { Held } from '../hardware/topology.ts';
+import type { Allocation } from '../hardware/topology.ts';
 import type { Operation, Price } from '../hardware/operation.ts';
 
 /** A run as it is asked about. */
@@ -18,7 +18,7 @@ export interface RunQuestion {
   readonly tokensPerStep: number;
   /** Of the whole run. */
   readonly tokens: number;
-  readonly held: Held;
+  readonly allocation: Allocation;
   readonly operation: Operation;
 }
 
@@ -70,7 +70,7 @@ export function goodput(everySeconds: number, betweenFailuresSeconds: number, wr
 } // prettier-ignore
 
 /** What a run of so many tokens takes. */
-export function runCost({ devices, stepSeconds, tokensPerStep, tokens, held, operation }: RunQuestion): RunCost {
+export function runCost({ devices, stepSeconds, tokensPerStep, tokens, allocation, operation }: RunQuestion): RunCost {
   const assumptions: string[] = [];
   const assumed = (value: number | undefined, other: number, text: string): number => {
     if (value === undefined) assumptions.push(text);
@@ -89,10 +89,10 @@ export function runCost({ devices, stepSeconds, tokensPerStep, tokens, held, ope
   const steps = Math.ceil(tokens / tokensPerStep);
   const stepsSeconds = steps * stepSeconds;
   const wallSeconds = stepsSeconds / share;
-  const deviceHours = (held.heldDevices * wallSeconds) / HOUR;
+  const deviceHours = (allocation.heldDevices * wallSeconds) / HOUR;
   const { pricePerDeviceHour: each } = operation;
   const amount = each === undefined ? undefined : each.amount * deviceHours;
-  const watts = heldWatts(held, operation, assumptions);
+  const watts = allocatedWatts(allocation, operation, assumptions);
   return {
     tokens,
     steps,
@@ -112,10 +112,10 @@ export function runCost({ devices, stepSeconds, tokensPerStep, tokens, held, ope
 } // prettier-ignore
 
 /** Watts of the trays and hosts that are held, with their part of the host. */
-function heldWatts(held: Held, { deviceWatts, hostWatts, pue }: Operation, assumptions: string[]): number | undefined {
+function allocatedWatts(allocation: Allocation, { deviceWatts, hostWatts, pue }: Operation, assumptions: string[]): number | undefined {
   if (deviceWatts === undefined) return undefined;
-  const boards = held.heldDevices * deviceWatts;
-  const besides = (held.heldDevices / held.devicesPerHost) * (hostWatts ?? 0);
+  const boards = allocation.heldDevices * deviceWatts;
+  const besides = (allocation.heldDevices / allocation.devicesPerHost) * (hostWatts ?? 0);
   const parts = [`energy is that of boards at their rated ${deviceWatts} W`];
   parts.push(hostWatts === undefined ? 'hosts besides them are not counted' : `${Math.round(hostWatts)} W a host besides`);
   if (pue === undefined) parts.push('nothing for the site (operation.pue)');

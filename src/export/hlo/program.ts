@@ -48,8 +48,8 @@ interface HloOptions {
   readonly returned?: (hlo: HloCode, output: number, value: Val) => Val;
 }
 
-type Held = Val | readonly (Val | null)[];
-type Scope = Map<string, Held>;
+type HloResult = Val | readonly (Val | null)[];
+type Scope = Map<string, HloResult>;
 
 /** @throws E_UNSUPPORTED, with the node, for what has no text in HLO */
 export function hloProgram(graph: Graph, table: OperatorTable, options: HloOptions = {}): HloProgram {
@@ -92,31 +92,31 @@ class Writer {
     for (const node of graph.nodes) {
       if (node.kind === 'placeholder') continue;
       this.hlo.note = node.name;
-      const held = this.node(graph, node, scope, outermost);
-      scope.set(node.name, held);
-      if (isValue(held) && !this.names.has(held.id)) this.names.set(held.id, node.name);
+      const result = this.node(graph, node, scope, outermost);
+      scope.set(node.name, result);
+      if (isValue(result) && !this.names.has(result.id)) this.names.set(result.id, node.name);
     }
     this.hlo.note = undefined;
   }
 
-  private node(graph: Graph, node: Node, scope: Scope, outermost: boolean): Held {
+  private node(graph: Graph, node: Node, scope: Scope, outermost: boolean): HloResult {
     try {
       if (node.kind === 'get_attr') return this.refuse(node, 'a constant of the module has no values in the graph');
       if (node.target === 'operator.getitem') return this.member(node, scope);
       if (collectiveKind(node.target) !== undefined) return this.collective(node, scope);
       if (CONTROL.has(node.target)) return this.control(graph, node, scope);
-      const held = this.call(graph, node, scope, outermost);
+      const result = this.call(graph, node, scope, outermost);
       const { made } = this.options;
-      if (!outermost || made === undefined) return held;
+      if (!outermost || made === undefined) return result;
       const change = (value: Val, k: number): Val => made(this.hlo, node, k, value);
-      return isValue(held) ? change(held, 0) : held.map((v, k) => (v === null ? null : change(v, k)));
+      return isValue(result) ? change(result, 0) : result.map((v, k) => (v === null ? null : change(v, k)));
     } catch (error) {
       if (error instanceof ShardwrightError && error.details.node === undefined) throw error.with({ node: node.name });
       throw error;
     }
   }
 
-  private call(graph: Graph, node: Node, scope: Scope, outermost: boolean): Held {
+  private call(graph: Graph, node: Node, scope: Scope, outermost: boolean): HloResult {
     const record = this.table.get(node.target);
     if (record === undefined) return this.refuse(node, `${node.target} has no record, so it has no text in HLO`);
     const ctx = bindCall(record, node.args, node.kwargs, (name) => metaOf(this.value(scope, name)));
@@ -155,15 +155,15 @@ class Writer {
   }
 
   private value(scope: Scope, name: string): Val {
-    const held = scope.get(name);
-    if (held === undefined || !isValue(held)) throw internalError(`${name} is no single value`);
-    return held;
+    const result = scope.get(name);
+    if (result === undefined || !isValue(result)) throw internalError(`${name} is no single value`);
+    return result;
   }
 
   private member({ args }: Node, scope: Scope): Val {
     const [source, k] = args;
-    const held = isRef(source) ? scope.get(source.name) : undefined;
-    const member = held === undefined || isValue(held) ? undefined : held.at(Number(k));
+    const result = isRef(source) ? scope.get(source.name) : undefined;
+    const member = result === undefined || isValue(result) ? undefined : result.at(Number(k));
     if (member === undefined || member === null) throw internalError('a member that is not there');
     return member;
   }
@@ -185,7 +185,7 @@ class Writer {
 
   // ---- control flow -----------------------------------------------------------------------------------------------------
 
-  private control(graph: Graph, node: Node, scope: Scope): Held {
+  private control(graph: Graph, node: Node, scope: Scope): HloResult {
     const { target, args } = node;
     const operands = (at: number): Val[] => this.operands(node, args[at], scope);
     const body = (at: number): Graph => this.bodyGraph(graph, node, args[at]);
@@ -284,7 +284,7 @@ class Writer {
     return this.hlo.body(types, (inputs) => this.returnsOf(body, inputs, []));
   }
 
-  private whileLoop(node: Node, test: Graph, step: Graph, init: readonly Val[], captured: readonly Val[]): Held {
+  private whileLoop(node: Node, test: Graph, step: Graph, init: readonly Val[], captured: readonly Val[]): HloResult {
     const { hlo } = this;
     const bound = getOwn(node.kwargs, 'max_trips');
     const counts = typeof bound === 'number';
@@ -305,7 +305,7 @@ class Writer {
     return hlo.emit('while', carried, carried, {}, [testing, stepping]).slice(0, init.length);
   }
 
-  private scan(node: Node, step: Graph, init: readonly Val[], xs: readonly Val[], captured: readonly Val[]): Held {
+  private scan(node: Node, step: Graph, init: readonly Val[], xs: readonly Val[], captured: readonly Val[]): HloResult {
     const stated = getOwn(node.kwargs, 'length');
     const length = xs[0]?.shape[0] ?? stated;
     if (typeof length !== 'number') return this.refuse(node, 'a scan without scanned values needs a length');
@@ -328,7 +328,7 @@ class Writer {
     captured: readonly Val[],
     length: number,
     reverse: boolean,
-  ): Held {
+  ): HloResult {
     const { hlo } = this;
     const stacks = this.results(node).slice(init.length).map((meta) => {
       if (meta === null) throw internalError('a scan stacks nothing');
@@ -358,8 +358,8 @@ const CONTROL = new Set([
   'call', 'cond', 'case', 'while_loop', 'scan', 'map', 'map_impl', 'wrap_with_set_grad_enabled', 'wrap_with_autocast',
 ]); // prettier-ignore
 
-function isValue(held: Held): held is Val {
-  return 'id' in held;
+function isValue(result: HloResult): result is Val {
+  return 'id' in result;
 }
 
 function metaOf({ dtype, shape }: Val): { dtype: DType; shape: readonly number[] } {

@@ -138,21 +138,21 @@ const reshaped: ViewRule = (x, _call, shape) => {
   const stride = new Array<number>(shape.length);
   let at = shape.length - 1;
   let base = x.stride[x.shape.length - 1] ?? 1;
-  let held = 1;
+  let span = 1;
   let shown = 1;
   for (let d = x.shape.length - 1; d >= 0; d--) {
-    held *= x.shape[d];
+    span *= x.shape[d];
     // Dims that follow each other without a gap are one run of elements.
-    if (d > 0 && (x.shape[d - 1] === 1 || x.stride[d - 1] === held * base)) continue;
-    while (at >= 0 && (shown < held || shape[at] === 1)) {
+    if (d > 0 && (x.shape[d - 1] === 1 || x.stride[d - 1] === span * base)) continue;
+    while (at >= 0 && (shown < span || shape[at] === 1)) {
       stride[at] = shown * base;
       shown *= shape[at];
       at--;
     }
-    if (shown !== held) return undefined;
+    if (shown !== span) return undefined;
     if (d > 0) {
       base = x.stride[d - 1];
-      held = 1;
+      span = 1;
       shown = 1;
     }
   }

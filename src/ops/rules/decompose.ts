@@ -148,13 +148,13 @@ class Search {
     const outputs = this.body.outputs.map((o): RuleSlot => (o.value === null ? null : (state.slots.get(o.value)?.slot ?? R)));
     const groups = new Set<number>();
     for (const name of [...this.placeholders, ...this.body.outputs.map((o) => o.value ?? '')]) {
-      const held = state.slots.get(name);
-      if (held?.slot?.kind === 'shard') groups.add(state.root(held.group));
+      const own = state.slots.get(name);
+      if (own?.slot?.kind === 'shard') groups.add(state.root(own.group));
     }
     const finished = (name: string | null, slot: RuleSlot): RuleSlot => {
-      const held = name === null ? undefined : state.slots.get(name);
-      if (held === undefined || slot?.kind !== 'shard') return slot;
-      return this.constrained(slot, name ?? '', state, held.group, groups.size > 1);
+      const own = name === null ? undefined : state.slots.get(name);
+      if (own === undefined || slot?.kind !== 'shard') return slot;
+      return this.constrained(slot, name ?? '', state, own.group, groups.size > 1);
     };
     const ins = inputs.map((slot, i) => finished(this.placeholders[i], slot));
     const outs = outputs.map((slot, k) => finished(this.body.outputs[k].value, slot));
@@ -165,7 +165,7 @@ class Search {
     const key = [...ins, ...outs].map(slotKey).join();
     const before = this.found.get(key);
     if (before !== undefined && demands(r) >= demands(before.rule)) return;
-    const slots = new Map([...state.slots].map(([name, held]) => [name, held.slot]));
+    const slots = new Map([...state.slots].map(([name, own]) => [name, own.slot]));
     this.found.set(key, { rule: r, slots, rewrites: state.rewrites });
   } // prettier-ignore
 
@@ -175,23 +175,23 @@ class Search {
     const size = this.metas.get(name)?.shape[slot.dim] ?? 1;
     let { unit, slicing } = slot;
     let [even, filled, scaled] = [slot.even, slot.filled, slot.scaled];
-    for (const [other, held] of state.slots) {
-      if (held.slot?.kind !== 'shard' || state.root(held.group) !== root) continue;
-      const its = this.metas.get(other)?.shape[held.slot.dim] ?? 1;
-      if (held.slot.slicing === 'contiguous') slicing = 'contiguous';
-      filled ||= held.slot.filled;
-      if (!held.slot.even && !held.slot.scaled && held.slot.unit === 1) continue;
+    for (const [other, own] of state.slots) {
+      if (own.slot?.kind !== 'shard' || state.root(own.group) !== root) continue;
+      const its = this.metas.get(other)?.shape[own.slot.dim] ?? 1;
+      if (own.slot.slicing === 'contiguous') slicing = 'contiguous';
+      filled ||= own.slot.filled;
+      if (!own.slot.even && !own.slot.scaled && own.slot.unit === 1) continue;
       // Every rank must hold whole units of that dim: then of this one in units of n / gcd(n, units).
       even = true;
-      const units = its / held.slot.unit;
+      const units = its / own.slot.unit;
       unit = leastMultiple(unit, size / gcd(size, units));
-      if (its !== size || held.slot.scaled) scaled = true;
+      if (its !== size || own.slot.scaled) scaled = true;
     }
     return { ...slot, slicing, even, filled, scaled, unit, tie: several ? `${root}` : '' };
   }
 }
 
-interface Held {
+interface GroupedSlot {
   readonly slot: RuleSlot;
   /** Index group of a shard. */
   readonly group: number;
@@ -200,41 +200,41 @@ interface Held {
 /** What the values of the body hold after the first steps. */
 class State {
   constructor(
-    readonly slots: ReadonlyMap<string, Held>,
+    readonly slots: ReadonlyMap<string, GroupedSlot>,
     readonly at: number,
     private readonly parents: readonly number[],
     readonly rewrites: ReadonlyMap<string, string>,
   ) {}
 
-  /** The state after a step under one rule; undefined when a value is held otherwise. Inputs of the body are free until a rule reads them. */
+  /** The state after a step under one rule; undefined when a value has another placement. Inputs of the body are free until a rule reads them. */
   take(step: Step, r: Rule, free: readonly string[]): State | undefined {
     const slots = new Map(this.slots);
     const parents = [...this.parents];
     const groups = new Map<string, number>();
-    const join = (held: Held): void => {
-      if (held.slot?.kind !== 'shard') return;
-      const mate = groups.get(held.slot.tie);
-      if (mate === undefined) groups.set(held.slot.tie, held.group);
-      else parents[rootOf(parents, held.group)] = rootOf(parents, mate);
+    const join = (own: GroupedSlot): void => {
+      if (own.slot?.kind !== 'shard') return;
+      const mate = groups.get(own.slot.tie);
+      if (mate === undefined) groups.set(own.slot.tie, own.group);
+      else parents[rootOf(parents, own.group)] = rootOf(parents, mate);
     };
     const hold = (name: string, slot: RuleSlot): void => {
       const group = slot?.kind === 'shard' ? parents.push(parents.length) - 1 : -1;
-      const held = { slot, group };
-      slots.set(name, held);
-      join(held);
+      const own = { slot, group };
+      slots.set(name, own);
+      join(own);
     };
     for (const [i, name] of step.inputs.entries()) {
       const slot = r.inputs[i];
-      const held = slots.get(name);
-      if (held === undefined) {
+      const own = slots.get(name);
+      if (own === undefined) {
         if (!free.includes(name)) return undefined;
         hold(name, slot);
-      } else if (slotKey(held.slot) !== slotKey(slot)) {
-        if (!standsFor(held.slot, slot)) return undefined;
+      } else if (slotKey(own.slot) !== slotKey(slot)) {
+        if (!standsFor(own.slot, slot)) return undefined;
       } else {
-        const both = strictest(held.slot, slot);
-        slots.set(name, { slot: both, group: held.group });
-        join({ slot: both?.kind === 'shard' && slot?.kind === 'shard' ? { ...both, tie: slot.tie } : both, group: held.group });
+        const both = strictest(own.slot, slot);
+        slots.set(name, { slot: both, group: own.group });
+        join({ slot: both?.kind === 'shard' && slot?.kind === 'shard' ? { ...both, tie: slot.tie } : both, group: own.group });
       }
     }
     for (const [k, name] of step.outputs.entries()) if (name !== null) hold(name, r.outputs[k]);
@@ -248,8 +248,8 @@ class State {
 }
 
 /** A value that all ranks hold is its own average, largest and least: nothing has to be done. */
-function standsFor(held: RuleSlot, wanted: RuleSlot): boolean {
-  return held?.kind === 'replicate' && wanted?.kind === 'partial' && ['avg', 'max', 'min'].includes(wanted.op);
+function standsFor(own: RuleSlot, wanted: RuleSlot): boolean {
+  return own?.kind === 'replicate' && wanted?.kind === 'partial' && ['avg', 'max', 'min'].includes(wanted.op);
 }
 
 function rootOf(parents: readonly number[], group: number): number {

@@ -88,7 +88,7 @@ export interface PlanRequest {
    */
   readonly maps?: (typeof MAPS)[number];
   /**
-   * What the budget limits. Absent: the peak over time, activations included; rows for it are added where the plan of least seconds
+   * What the budget limits. Absent: peak memory, activations included; rows for it are added where the plan of least seconds
    * does not fit, and its request then says `constraint`. `constraint`: the same, known to bind. `report`: the states alone
    * (parameters, gradients, optimizer state, buffers); the peak is computed and reported. `off`: the states; no peak is computed.
    */
@@ -155,12 +155,12 @@ export function recomputesUnderBudget({ checkpoint }: PlanRequest): boolean {
   return checkpoint === 'auto' || checkpoint === 'two-stage';
 }
 
-/** What the budget limits, as asked for or as checkpointing implies; the peak over time where nobody said. */
+/** What the budget limits, as asked for or as checkpointing implies; peak memory where nobody said. */
 export function activationsOf(request: PlanRequest): (typeof ACTIVATIONS)[number] {
   return recomputesUnderBudget(request) ? 'constraint' : (request.activations ?? 'constraint');
 }
 
-/** Whether the budget limits the peak over time, activations included. */
+/** Whether the budget limits peak memory, activations included. */
 export function holdsPeak(request: PlanRequest): boolean {
   return activationsOf(request) === 'constraint';
 }

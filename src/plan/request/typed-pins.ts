@@ -39,13 +39,13 @@ export function typedPins(program: Graph, meshText: string, table: OperatorTable
     return words.every((word) => word !== undefined) ? words.join('') : undefined;
   };
   const isStrict = typer.violations.length === 0;
-  const held = new Map(stated.flatMap((node): [string, string][] => {
+  const byName = new Map(stated.flatMap((node): [string, string][] => {
     const [x] = node.args;
     return spmdName(node.target) === 'assert_type' && x !== undefined && isRef(x) ? [[x.name, node.name]] : [];
   })); // prettier-ignore
   const pinned = (node: Node): string | undefined => {
-    // An input that `assertType` gives its type is held so.
-    if (node.kind === 'placeholder') return held.has(node.name) ? specOf(held.get(node.name) ?? '') : isStrict ? specOf(node.name) : undefined;
+    // An input that `assertType` gives its type keeps it.
+    if (node.kind === 'placeholder') return byName.has(node.name) ? specOf(byName.get(node.name) ?? '') : isStrict ? specOf(node.name) : undefined;
     if (node.kind !== 'call' || node.type.kind !== 'tensor') return undefined;
     return isStrict || stated.includes(node) ? specOf(node.name) : undefined;
   }; // prettier-ignore

@@ -45,7 +45,7 @@ export interface PlannedResult {
 /** A plan; or what contradicts, and the smallest budget in bytes that works. */
 export type ShardResult = PlannedResult | Infeasible;
 
-/** Memory over time of a choice, where the request wants to know it. */
+/** The memory curve of a choice, where the request wants to know it. */
 export function askedTimeline(
   { model, request, table }: Pick<Prepared, 'model' | 'request' | 'table'>,
   choice: Int32Array,

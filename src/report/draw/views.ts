@@ -127,7 +127,7 @@ const MAX_HOLDINGS = 1 << 20;
 /** Device ids of every element, by row-major number. */
 function holdersOf(rows: readonly (readonly number[][])[], mesh: DeviceMesh, shape: readonly number[]): number[][] {
   let holdings = 0;
-  for (let rank = 0; rank < mesh.size; rank++) holdings += rows.reduce((n, held) => n * held[rank].length, 1);
+  for (let rank = 0; rank < mesh.size; rank++) holdings += rows.reduce((n, owned) => n * owned[rank].length, 1);
   if (holdings > MAX_HOLDINGS)
     throw new ShardwrightError('E_LIMIT', `the drawing has ${holdings} device ids, more than ${MAX_HOLDINGS}`, {
       hint: 'draw a smaller shape that is cut in the same way, or fewer devices.',
@@ -136,8 +136,8 @@ function holdersOf(rows: readonly (readonly number[][])[], mesh: DeviceMesh, sha
   const out: number[][] = Array.from({ length: total }, () => []);
   mesh.devices.forEach((device, rank) => {
     let elements = [0];
-    rows.forEach((held, dim) => {
-      elements = elements.flatMap((base) => held[rank].map((row) => base * shape[dim] + row));
+    rows.forEach((owned, dim) => {
+      elements = elements.flatMap((base) => owned[rank].map((row) => base * shape[dim] + row));
     });
     for (const element of elements) out[element].push(device);
   });
@@ -145,9 +145,9 @@ function holdersOf(rows: readonly (readonly number[][])[], mesh: DeviceMesh, sha
 }
 
 /** Positions p of a dim where slice p is held by other ranks than slice p - 1. */
-function borders(held: readonly (readonly number[])[], size: number): number[] {
+function borders(owned: readonly (readonly number[])[], size: number): number[] {
   const ranks: number[][] = Array.from({ length: size }, () => []);
-  held.forEach((rows, rank) => {
+  owned.forEach((rows, rank) => {
     for (const row of rows) ranks[row].push(rank);
   });
   const texts = ranks.map((list) => list.join());

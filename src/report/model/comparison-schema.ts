@@ -219,7 +219,7 @@ const asked = z.looseObject({
 });
 
 /** Hosts that a plan holds. */
-export const heldSchema = z.looseObject({
+export const allocationSchema = z.looseObject({
   hosts: z.int().positive(),
   usedPerHost: z.int().positive(),
   devicesPerHost: z.int().positive(),
@@ -245,7 +245,7 @@ const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
   findings: z.array(finding).max(10 * MOST_PLANS),
   meshes: z.array(mesh).max(MOST_PLANS),
   best: z.string().nullable(),
-  held: heldSchema.exactOptional(),
+  held: allocationSchema.exactOptional(),
   pareto: z.array(z.string()),
   simulatedRanking: z.array(z.string()).exactOptional(),
   question: question.exactOptional(),

@@ -3,7 +3,7 @@
 import * as z from 'zod';
 import { ShardwrightError } from '../../errors.ts';
 import type { Planning } from '../../zoo/planning/planning.ts';
-import { heldSchema, runSchema } from './comparison-schema.ts';
+import { allocationSchema, runSchema } from './comparison-schema.ts';
 
 const count = z.int().positive();
 
@@ -29,7 +29,7 @@ const point = z.looseObject({
       unitsAgain: z.int().nonnegative().exactOptional(),
     })
     .nullable(),
-  held: heldSchema.exactOptional(),
+  held: allocationSchema.exactOptional(),
   run: runSchema.exactOptional(),
   stopped: z.enum(['interrupted', 'time limit']).exactOptional(),
 });

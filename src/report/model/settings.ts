@@ -47,7 +47,7 @@ export function settingLines(input: SettingsInput): string[] {
 
 /** The budget, what of a device is held back, and what it limits. */
 function budgetText(request: PlanRequest, { memoryBytes, reservedBytes }: Cluster, budgetBytes: number): string {
-  const what = holdsPeak(request) ? 'for the peak over time' : 'for states alone';
+  const what = holdsPeak(request) ? 'for peak memory' : 'for states alone';
   if (request.memoryBytes !== undefined) return `budget ${bytesText(budgetBytes)} per device ${what}`;
   const headroom = percentText(request.headroom ?? reservedBytes / memoryBytes);
   return `budget ${bytesText(budgetBytes)} ${what}, the ${bytesText(memoryBytes)} of a device less ${headroom} headroom`;

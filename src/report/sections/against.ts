@@ -11,8 +11,8 @@ import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
 import { bytesText, percentText, secondsText, shareOf } from '../../units.ts';
 
 /** What the bytes of plans are: the peak, or the states where the request limits those alone. */
-function heldWords({ request }: Report['plan']): Record<'long' | 'short' | 'head' | 'of', string> {
-  if (holdsPeak(request)) return { long: 'the peak over time, activations included', short: 'peak memory', head: 'Peak', of: 'at the peak' }; // prettier-ignore
+function memoryWords({ request }: Report['plan']): Record<'long' | 'short' | 'head' | 'of', string> {
+  if (holdsPeak(request)) return { long: 'peak memory, activations included', short: 'peak memory', head: 'Peak', of: 'at the peak' }; // prettier-ignore
   return {
     long: 'the states (parameters, gradients, optimizer state)',
     short: 'states',
@@ -35,12 +35,12 @@ function recipeTable(report: Report): Block[] {
   const whole = plan.objective.seconds;
   const out: Block[] = [];
   const points = pointsOf(report);
-  const held = heldWords(plan);
+  const words = memoryWords(plan);
   if (zoo !== null && points.length > 1)
     out.push({
       kind: 'figure',
-      caption: `Step time over the memory that the budget limits, ${held.long}. Numbers: those of the table; the line joins the plans that no other fitting one beats in both.`,
-      svg: paretoFigure(points, plan.memory.budgetBytes, `${held.short} per device`),
+      caption: `Step time over the memory that the budget limits, ${words.long}. Numbers: those of the table; the line joins the plans that no other fitting one beats in both.`,
+      svg: paretoFigure(points, plan.memory.budgetBytes, `${words.short} per device`),
     });
   const numbers = new Map(points.map((p, k) => [p.name, k + 1]));
   const row = (name: string, r: Pick<ComparedRecipe, 'seconds' | 'peakBytes'>, front: string, why: string) => {
@@ -75,7 +75,7 @@ function recipeTable(report: Report): Block[] {
       { head: 'Plan', kind: 'name' },
       { head: 'Step time', kind: 'number' },
       { head: 'Slower by', kind: 'number' },
-      { head: held.head, kind: 'number' },
+      { head: words.head, kind: 'number' },
       { head: 'Standing' },
       { head: 'Why', kind: 'name' },
     ],
@@ -137,16 +137,16 @@ function nextText({ kind, name, spec = '', deltaSeconds }: NextBest, whole: numb
 }
 
 function priceOfMemory({ priceOfMemory: steps, memoryBounds, plan }: Report): Block[] {
-  const held = heldWords(plan).of;
+  const words = memoryWords(plan).of;
   const items = (steps ?? []).map((s) => {
     const gib = (s.fromBytes - s.toBytes) / 2 ** 30;
-    return `From ${bytesText(s.fromBytes)} ${held} down to ${bytesText(s.toBytes)}: at most ${deltaSecondsText(s.deltaSeconds)}, ${secondsText(s.deltaSeconds / gib)} for each GiB (by the plans on the front; the best plans between them are not solved for).`;
+    return `From ${bytesText(s.fromBytes)} ${words} down to ${bytesText(s.toBytes)}: at most ${deltaSecondsText(s.deltaSeconds)}, ${secondsText(s.deltaSeconds / gib)} for each GiB (by the plans on the front; the best plans between them are not solved for).`;
   });
   if (memoryBounds !== null) {
     const { unlimited, smallestBudgetBytes } = memoryBounds;
     if (unlimited !== null)
       items.unshift(
-        `Without any limit the best plan takes ${secondsText(unlimited.seconds)} (${slowerText(unlimited.seconds, plan.objective.seconds)}) and ${bytesText(unlimited.peakBytes)} ${held}.`,
+        `Without any limit the best plan takes ${secondsText(unlimited.seconds)} (${slowerText(unlimited.seconds, plan.objective.seconds)}) and ${bytesText(unlimited.peakBytes)} ${words}.`,
       );
     if (smallestBudgetBytes !== null)
       items.push(`The smallest budget of states with a plan is ${bytesText(smallestBudgetBytes)}.`);

@@ -1,6 +1,6 @@
 /** Takes a comparison and gives its report: title, sections and the value as it was read. */
 
-import { heldText } from '../../cost/hardware/topology.ts';
+import { allocationText } from '../../cost/hardware/topology.ts';
 import { runLines } from '../text/run-cost.ts';
 import { certaintyLines } from '../text/sweep.ts';
 import { runSection } from './run-cost.ts';
@@ -81,12 +81,12 @@ function answerOf(c: Comparison): ComparisonReport['answer'] {
 function certaintyAnswer(c: Comparison): ComparisonReport['answer'] {
   const [range, alike, recommended] = certaintyLines(c).map((line) => line.replace(/^\w* +/, ''));
   if (range === undefined) return [];
-  return [{ label: 'Range', text: range }, ...(alike === undefined ? [] : [{ label: 'Alike', text: `${alike}; ${recommended}` }])];
+  return [{ label: 'Range', text: range }, ...(alike === undefined ? [] : [{ label: 'Ties', text: `${alike}; ${recommended}` }])];
 } // prettier-ignore
 
 /** What a run takes, and what stays idle. */
 function runAnswer({ run, held }: Comparison): ComparisonReport['answer'] {
-  const idle = held === undefined ? undefined : heldText(held);
+  const idle = held === undefined ? undefined : allocationText(held);
   return [
     ...(idle === undefined ? [] : [{ label: 'Holds', text: idle }]),
     ...(run === undefined ? [] : [{ label: 'Run', text: runLines(run)[0].replace(/^run +/, '') }]),

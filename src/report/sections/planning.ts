@@ -1,7 +1,7 @@
 /** Takes comparisons side by side and gives their report: title, answer, the table of points, the curves. */
 
 import type { Curve, Planning, PlanningPoint } from '../../zoo/planning/planning.ts';
-import { heldText } from '../../cost/hardware/topology.ts';
+import { allocationText } from '../../cost/hardware/topology.ts';
 import { scalingFigure } from '../figures/scaling.ts';
 import type { Block, Cell, Section } from '../model/blocks.ts';
 import { fastestText, pointRow, POINT_HEAD, RUN_HEAD } from '../text/planning.ts';
@@ -115,7 +115,7 @@ function curvesSection(curves: readonly Curve[], points: readonly PlanningPoint[
 
 function notesSection(points: readonly PlanningPoint[]): Section[] {
   const idle = points.flatMap((p) => {
-    const text = p.held === undefined ? undefined : heldText(p.held);
+    const text = p.held === undefined ? undefined : allocationText(p.held);
     return text === undefined ? [] : [`${p.cluster}, ${countText(p.devices)} devices: ${text}`];
   });
   const assumed = [...new Set(points.flatMap(({ run }) => run?.assumptions ?? []))].map((text) => `Assumed: ${text}.`);

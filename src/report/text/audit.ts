@@ -5,10 +5,10 @@ import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
 
 /** An audit as text: where the plan stands, and the edits that bring it nearer. */
 export function auditText(name: string, a: Audit): string {
-  const held = a.holds === 'peak' ? 'at the peak' : 'of states';
+  const scope = a.holds === 'peak' ? 'at the peak' : 'of states';
   const lines = [
-    `plan     ${name}: ${secondsText(a.seconds)}, ${bytesText(a.peakBytes)} ${held}${a.overBytes === undefined ? '' : `, ${bytesText(a.overBytes)} over the budget`}`,
-    `optimum  ${secondsText(a.optimumSeconds)}, ${bytesText(a.optimumPeakBytes)} ${held} (${a.status}; no plan takes less than ${secondsText(a.bound)})`,
+    `plan     ${name}: ${secondsText(a.seconds)}, ${bytesText(a.peakBytes)} ${scope}${a.overBytes === undefined ? '' : `, ${bytesText(a.overBytes)} over the budget`}`,
+    `optimum  ${secondsText(a.optimumSeconds)}, ${bytesText(a.optimumPeakBytes)} ${scope} (${a.status}; no plan takes less than ${secondsText(a.bound)})`,
     a.regret < 0
       ? `regret   none: the plan is faster than any that fits, and does not fit`
       : `regret   ${percentText(a.regret)}, at most ${percentText(a.provenRegret)}`,
@@ -26,7 +26,7 @@ export function auditText(name: string, a: Audit): string {
       '',
       tableText([['', 'edit', 'from', 'to', 'saves', 'frees'], ...rows], [4, 5]),
       '',
-      `after    ${secondsText(a.editedSeconds)}, ${bytesText(a.editedPeakBytes)} ${held}`,
+      `after    ${secondsText(a.editedSeconds)}, ${bytesText(a.editedPeakBytes)} ${scope}`,
     );
   }
   lines.push(`how      ${a.method}`);

@@ -9,7 +9,7 @@ import { bytesText, excessOver, percentText, secondsText, tableText } from '../.
 export function comparisonText(c: Comparison): string {
   if (c.question !== undefined) return sweepText(c, c.question);
   const lines = [
-    `${c.model === undefined ? '' : `${c.model} on `}${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each ${c.holds === 'peak' ? 'for the peak over time, activations included' : 'for states (activations are not counted)'}`,
+    `${c.model === undefined ? '' : `${c.model} on `}${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each ${c.holds === 'peak' ? 'for peak memory, activations included' : 'for states (activations are not counted)'}`,
     '',
   ];
   const head = [

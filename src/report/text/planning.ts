@@ -1,7 +1,7 @@
 /** Prints comparisons side by side: a table of points, the curves with their efficiency, where the best plan changes. */
 
 import type { Curve, Planning, PlanningPoint } from '../../zoo/planning/planning.ts';
-import { heldText } from '../../cost/hardware/topology.ts';
+import { allocationText } from '../../cost/hardware/topology.ts';
 import { bytesText, countText, durationText, percentText, secondsText, tableText } from '../../units.ts';
 import { amountText, moneyText } from './run-cost.ts';
 
@@ -22,7 +22,7 @@ export function planningText({ points, curves }: Planning): string {
     ...runNotes(points),
   ];
   for (const p of points) {
-    const idle = p.held === undefined ? undefined : heldText(p.held);
+    const idle = p.held === undefined ? undefined : allocationText(p.held);
     if (idle !== undefined) lines.push(`note      ${p.cluster}, ${countText(p.devices)} devices: ${idle}`);
   }
   const faster = fastestText(points);

@@ -1,6 +1,6 @@
 /** Prints a comparison by model name as text: the best plan, the best mesh of each plan, the next best. */
 
-import { heldText } from '../../cost/hardware/topology.ts';
+import { allocationText } from '../../cost/hardware/topology.ts';
 import type { AskedLayout, ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
 import { fitText } from '../model/certainty.ts';
@@ -18,7 +18,7 @@ import {
 } from '../../units.ts';
 
 /** Plans that cannot be told apart which a text names. */
-const ALIKE_NAMED = 6;
+const TIES_NAMED = 6;
 
 /** How sure the figures are, and which plans are as good as the best by all that is known. */
 export function certaintyLines({ certainty, unsure, plans, best }: Comparison): string[] {
@@ -27,9 +27,9 @@ export function certaintyLines({ certainty, unsure, plans, best }: Comparison): 
   const lines = [`range     eight of ten measured steps lie at ${p10.toFixed(2)} to ${p90.toFixed(2)} of these seconds (${from}: ${countedText(runs, 'run')})`];
   const simplest = plans.find((p) => p.name === recommended);
   if (alike.length < 2 || simplest === undefined) return lines;
-  const more = alike.length > ALIKE_NAMED ? ` and ${alike.length - ALIKE_NAMED} more` : '';
+  const more = alike.length > TIES_NAMED ? ` and ${alike.length - TIES_NAMED} more` : '';
   const what = simplest.name === best ? 'the best is the simplest of them' : `the simplest of them is ${simplest.plan} on ${simplest.mesh}, ${secondsText(simplest.seconds)}${fitWords(simplest)}`;
-  return [...lines, `alike     ${alike.length} plans within ${percentText(alikeShare)} cannot be told apart: ${alike.slice(0, ALIKE_NAMED).join(', ')}${more}`, `          recommended: ${what}`];
+  return [...lines, `ties      ${alike.length} plans within ${percentText(alikeShare)} cannot be told apart: ${alike.slice(0, TIES_NAMED).join(', ')}${more}`, `          recommended: ${what}`];
 } // prettier-ignore
 
 function fitWords({ fitProbability }: Pick<ComparedPlan, 'fitProbability'>): string {
@@ -123,7 +123,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
 
 /** `; 64 of the 72 devices of each of 4 hosts, 32 idle`, where something stays idle. */
 export function idleText({ held }: Comparison): string {
-  const text = held === undefined ? undefined : heldText(held);
+  const text = held === undefined ? undefined : allocationText(held);
   return text === undefined ? '' : `; ${text}`;
 }
 

@@ -10,7 +10,7 @@ import { concat, select, unsqueeze } from '../../ndarray/views.ts';
 import type { Value } from './values.ts';
 
 /** A value on each rank; a run without ranks has one. */
-export type Held = readonly Value[];
+export type RankValues = readonly Value[];
 
 /**
  * Control-flow calls on values: which body runs, how often, and on what. The forms of the calls are those of `graph/control`.
@@ -19,12 +19,12 @@ export type Held = readonly Value[];
 interface ControlFrame {
   readonly ranks: number;
   /** Value of a name of the graph in hand. */
-  value(name: string): Held;
+  value(name: string): RankValues;
   /** Stated type of the call on a rank. */
   type(rank: number): ValueType;
   readonly maxTrips: number;
   /** Runs a body; `trip` counts its runs within this call. */
-  run(body: string, inputs: readonly Held[], trip: number): Held[];
+  run(body: string, inputs: readonly RankValues[], trip: number): RankValues[];
 }
 
 const CONTROL = new Set(CONTROL_TARGETS);
@@ -38,14 +38,14 @@ export function isControl(target: string): boolean {
  *
  * @throws E_TYPE when it does not have the form of its target; E_VERIFY when ranks would go different ways
  */
-export function controlFlow(node: Node, frame: ControlFrame): readonly Held[] {
+export function controlFlow(node: Node, frame: ControlFrame): readonly RankValues[] {
   const { target, args } = node;
   const body = (at: number): string => {
     const arg: Arg | undefined = args[at];
     if (arg === undefined || !isGraphRef(arg)) throw malformed(target, `argument ${at} must be a subgraph`);
     return arg.name;
   };
-  const operands = (at: number): Held[] => {
+  const operands = (at: number): RankValues[] => {
     const arg: Arg | undefined = args[at];
     if (arg === undefined || !isList(arg)) throw malformed(target, `argument ${at} must be a list of values`);
     return arg.map((member) => operand(member, frame));
@@ -77,7 +77,7 @@ export function controlFlow(node: Node, frame: ControlFrame): readonly Held[] {
 }
 
 /** The branch of a `case` that the index names; the last one for an index outside, as StableHLO has it. */
-function branchOf({ target, args }: Node, index: Held): string {
+function branchOf({ target, args }: Node, index: RankValues): string {
   const list: Arg | undefined = args[1];
   if (list === undefined || !isList(list)) throw malformed(target, 'argument 1 must be a list of subgraphs');
   const at = agreed(target, index, (x) => (x instanceof NDArray ? x.item() : x));
@@ -91,9 +91,9 @@ function whileLoop(
   frame: ControlFrame,
   condition: string,
   step: string,
-  init: readonly Held[],
-  captured: readonly Held[],
-): readonly Held[] {
+  init: readonly RankValues[],
+  captured: readonly RankValues[],
+): readonly RankValues[] {
   let carried = init;
   // A stated bound ends the loop whatever its condition says.
   const bound = getOwn(kwargs, 'max_trips');
@@ -114,13 +114,13 @@ function scan(
   node: Node,
   frame: ControlFrame,
   step: string,
-  init: readonly Held[],
-  xs: readonly Held[],
-  captured: readonly Held[],
-): readonly Held[] {
+  init: readonly RankValues[],
+  xs: readonly RankValues[],
+  captured: readonly RankValues[],
+): readonly RankValues[] {
   const { target, kwargs } = node;
-  const arrays = xs.map((held) =>
-    held.map((x) => {
+  const arrays = xs.map((byRank) =>
+    byRank.map((x) => {
       if (x instanceof NDArray && x.rank > 0) return x;
       throw malformed(target, 'a scanned value must be an array with dims');
     }),
@@ -128,18 +128,18 @@ function scan(
   const stated = getOwn(kwargs, 'length');
   const length = arrays[0]?.[0]?.shape[0] ?? stated;
   if (typeof length !== 'number') throw malformed(target, 'a scan without scanned values needs a length');
-  if (arrays.some((held) => held.some((x) => x.shape[0] !== length)))
+  if (arrays.some((byRank) => byRank.some((x) => x.shape[0] !== length)))
     throw malformed(target, 'scanned values differ in length');
   const backwards = getOwn(kwargs, 'reverse') === true;
   let carried = init;
   const rows: NDArray[][][] = [];
   for (let trip = 0; trip < length; trip++) {
     const row = backwards ? length - 1 - trip : trip;
-    const sliced = arrays.map((held) => held.map((x) => select(x, 0, row)));
+    const sliced = arrays.map((byRank) => byRank.map((x) => select(x, 0, row)));
     const results = frame.run(step, [...carried, ...sliced, ...captured], trip);
     carried = results.slice(0, init.length);
-    results.slice(init.length).forEach((held, k) => {
-      held.forEach((y, rank) => {
+    results.slice(init.length).forEach((byRank, k) => {
+      byRank.forEach((y, rank) => {
         if (!(y instanceof NDArray)) throw malformed(target, 'a body must return arrays to stack');
         ((rows[k] ??= [])[rank] ??= [])[row] = unsqueeze(y, 0);
       });
@@ -150,7 +150,7 @@ function scan(
 }
 
 /** What a scan without trips stacks: its stated types say what the rows would be. */
-function noRows({ target }: Node, frame: ControlFrame, carried: number): Held[] {
+function noRows({ target }: Node, frame: ControlFrame, carried: number): RankValues[] {
   const byRank = Array.from({ length: frame.ranks }, (_, rank) => {
     const type = frame.type(rank);
     return (type.kind === 'tuple' ? type.items.slice(carried) : []).map((item) => {
@@ -164,9 +164,9 @@ function noRows({ target }: Node, frame: ControlFrame, carried: number): Held[] 
   return byRank[0].map((_, k) => byRank.map((items) => items[k]));
 }
 
-function operand(arg: Arg, frame: ControlFrame): Held {
+function operand(arg: Arg, frame: ControlFrame): RankValues {
   if (isRef(arg)) return frame.value(arg.name);
-  const everywhere = (value: Value): Held => new Array<Value>(frame.ranks).fill(value);
+  const everywhere = (value: Value): RankValues => new Array<Value>(frame.ranks).fill(value);
   if (typeof arg === 'number' || arg === null) return everywhere(arg);
   if (typeof arg === 'boolean') return everywhere(arg ? 1 : 0);
   if (!isList(arg) && typeof arg === 'object' && arg.kind === 'size' && arg.size.example !== undefined)
@@ -174,8 +174,8 @@ function operand(arg: Arg, frame: ControlFrame): Held {
   throw new ShardwrightError('E_TYPE', 'an operand of a control-flow call must be a value or an integer');
 }
 
-function truth(target: string, held: Held): boolean {
-  return agreed(target, held, (value) => {
+function truth(target: string, byRank: RankValues): boolean {
+  return agreed(target, byRank, (value) => {
     if (typeof value === 'number') return value !== 0;
     if (value instanceof NDArray && value.size === 1) return value.item() !== 0;
     throw malformed(target, 'the condition must be one bool');
@@ -183,8 +183,8 @@ function truth(target: string, held: Held): boolean {
 }
 
 /** What all ranks make of a value. */
-function agreed<T>(target: string, held: Held, read: (value: Value) => T): T {
-  const [first, ...others] = held.map(read);
+function agreed<T>(target: string, byRank: RankValues, read: (value: Value) => T): T {
+  const [first, ...others] = byRank.map(read);
   if (others.every((other) => other === first)) return first;
   throw new ShardwrightError('E_VERIFY', `${target}: ranks decide differently`);
 }

@@ -13,16 +13,16 @@ export interface Cell {
 /** Counts the elements that are held, each storage once however many views it has. */
 export class Ledger {
   peak = 0;
-  private held = 0;
+  private live = 0;
   private readonly uses = new Map<Float64Array, number>();
 
   hold(value: Value): void {
     this.eachStorage(value, (storage) => {
       const uses = this.uses.get(storage) ?? 0;
-      if (uses === 0) this.held += storage.length;
+      if (uses === 0) this.live += storage.length;
       this.uses.set(storage, uses + 1);
     });
-    this.peak = Math.max(this.peak, this.held);
+    this.peak = Math.max(this.peak, this.live);
   }
 
   release(value: Value): void {
@@ -33,7 +33,7 @@ export class Ledger {
         return;
       }
       this.uses.delete(storage);
-      this.held -= storage.length;
+      this.live -= storage.length;
     });
   }
 

@@ -127,11 +127,11 @@ function summary(schedule: PipelineSchedule, spans: readonly PassSpan[][], split
 
 /** Passes of one device run one after another, so that counting in their order is counting over time. */
 function mostKept(spans: readonly PassSpan[], last: 'B' | 'W'): number {
-  let held = 0;
+  let alive = 0;
   let most = 0;
   for (const { kind } of spans) {
-    if (kind === 'F') most = Math.max(most, ++held);
-    else if (kind === last) held--;
+    if (kind === 'F') most = Math.max(most, ++alive);
+    else if (kind === last) alive--;
   }
   return most;
 }

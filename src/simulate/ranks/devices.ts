@@ -18,7 +18,7 @@ import { evaluateCall, type EvaluatedArg } from '../../ops/kernels/evaluate.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { groupOf, collectiveKind, readCollective, type CollectiveCall } from '../../plan/lower/program/collectives.ts';
 import { programAtRank, type DeviceProgram, type RandomPiece } from '../../plan/lower/program/program.ts';
-import { controlFlow, isControl, type Held } from '../interpreter/control.ts';
+import { controlFlow, isControl, type RankValues } from '../interpreter/control.ts';
 import { argument, bodiesOf, runOf, type Value } from '../interpreter/evaluator.ts';
 import { standIn } from '../interpreter/stand-in.ts';
 
@@ -77,7 +77,7 @@ interface RunningFrame {
   readonly graph: Graph;
   /** The graph as each rank has it. */
   readonly ranks: readonly Graph[];
-  readonly values: Map<string, Held>;
+  readonly values: Map<string, RankValues>;
   /** Path of the run, in names of the unsharded program. */
   readonly run: string;
 }
@@ -107,7 +107,7 @@ class Devices {
         throw new ShardwrightError('E_INPUT', `placeholder ${node.name} has no array for every rank`);
     });
     const returned = this.graph(graph, this.ranks, inputs, '');
-    const outputs = returned.map((held, k) => held?.map((value) => arrayOf(value, `output ${k}`)) ?? null);
+    const outputs = returned.map((byRank, k) => byRank?.map((value) => arrayOf(value, `output ${k}`)) ?? null);
     return { outputs, collectives: this.collectives, runs: this.runs };
   }
 
@@ -117,7 +117,7 @@ class Devices {
     ranks: readonly Graph[],
     inputs: readonly (readonly Value[])[],
     run: string,
-  ): (Held | null)[] {
+  ): (RankValues | null)[] {
     const around = this.frame;
     this.frame = { graph, ranks, values: new Map(), run };
     const { values } = this.frame;
@@ -125,19 +125,19 @@ class Devices {
     if (dying === undefined) this.deaths.set(graph, (dying = deathsOf(graph)));
     let placeholders = 0;
     graph.nodes.forEach((node, i) => {
-      const held = node.kind === 'placeholder' ? inputs[placeholders++] : this.compute(node, i);
-      this.checkShapes(node, i, held);
-      values.set(node.name, held);
-      if (this.options.onValue !== undefined && held.every((x) => x instanceof NDArray))
-        this.options.onValue(node.name, held, run);
+      const byRank = node.kind === 'placeholder' ? inputs[placeholders++] : this.compute(node, i);
+      this.checkShapes(node, i, byRank);
+      values.set(node.name, byRank);
+      if (this.options.onValue !== undefined && byRank.every((x) => x instanceof NDArray))
+        this.options.onValue(node.name, byRank, run);
       for (const name of dying[i]) values.delete(name);
     });
-    const returned = graph.outputs.map(({ value }) => (value === null ? null : this.held(value)));
+    const returned = graph.outputs.map(({ value }) => (value === null ? null : this.valuesOf(value)));
     this.frame = around;
     return returned;
   }
 
-  private compute(node: Node, i: number): Held {
+  private compute(node: Node, i: number): RankValues {
     const { ranks } = this.frame;
     try {
       if (collectiveKind(node.target) !== undefined) return this.collective(node);
@@ -150,7 +150,7 @@ class Devices {
   }
 
   /** A call with bodies: all ranks take the same way through it. Its value is, on each rank, the list of its results. */
-  private control(node: Node, i: number): Held {
+  private control(node: Node, i: number): RankValues {
     const { graph, ranks, run } = this.frame;
     const call = this.program.calls.get(node.name);
     if (call === undefined) throw internalError(`${node.name} is a call of no known bodies`);
@@ -161,17 +161,17 @@ class Devices {
     };
     const results = controlFlow(node, {
       ranks: ranks.length,
-      value: (name) => this.held(name),
+      value: (name) => this.valuesOf(name),
       type: (rank) => ranks[rank].nodes[i].type,
       maxTrips: MAX_TRIPS,
       run: (name, inputs, trip) => {
         this.runs.set(name, (this.runs.get(name) ?? 0) + 1);
         const path = runOf(run, call.name, trip, call.bodies.get(name)?.name ?? name);
         const returned = this.graph(bodyOf(graph, name), ranks.map((of) => bodyOf(of, name)), inputs, path); // prettier-ignore
-        return returned.map((held) => held ?? ranks.map(() => null));
+        return returned.map((byRank) => byRank ?? ranks.map(() => null));
       },
     });
-    return ranks.map((_, rank) => results.map((held) => held[rank]));
+    return ranks.map((_, rank) => results.map((byRank) => byRank[rank]));
   }
 
   private local(node: Node, rank: number): Value {
@@ -232,7 +232,7 @@ class Devices {
     const call = readCollective(mesh, node.target, node.args);
     const [input] = node.args;
     if (!isRef(input)) throw internalError(`${node.name} communicates no value`);
-    const tensors = this.held(input.name).map((value) => arrayOf(value, input.name));
+    const tensors = this.valuesOf(input.name).map((value) => arrayOf(value, input.name));
     let elements = 0;
     const out = tensors.map((_, rank): NDArray => {
       const group = groupOf(mesh, call.meshDims, rank);
@@ -248,8 +248,8 @@ class Devices {
     return out;
   }
 
-  private checkShapes(node: Node, i: number, held: Held): void {
-    held.forEach((value, rank) => {
+  private checkShapes(node: Node, i: number, byRank: RankValues): void {
+    byRank.forEach((value, rank) => {
       const { type } = this.frame.ranks[rank].nodes[i];
       const fits =
         type.kind !== 'tensor' ||
@@ -264,14 +264,14 @@ class Devices {
     });
   }
 
-  private held(name: string): Held {
-    const held = this.frame.values.get(name);
-    if (held === undefined) throw internalError(`${name} is read before it is made`);
-    return held;
+  private valuesOf(name: string): RankValues {
+    const byRank = this.frame.values.get(name);
+    if (byRank === undefined) throw internalError(`${name} is read before it is made`);
+    return byRank;
   }
 
   private value(name: string, rank: number): Value {
-    return this.held(name)[rank];
+    return this.valuesOf(name)[rank];
   }
 }
 

@@ -27,7 +27,7 @@ function positionsOf(space: ShardingSpace, sharding: number, shape: readonly num
 /** The part of an array that each rank holds. The sharding has no pending reduction. */
 export function layOut(space: ShardingSpace, sharding: number, x: NDArray): NDArray[] {
   const byPart = partsOf(x).map((part) => layOutPart(space, sharding, part));
-  return byPart[0].map((_, rank) => ofParts(byPart.map((held) => held[rank]), x.dtype)); // prettier-ignore
+  return byPart[0].map((_, rank) => ofParts(byPart.map((byRank) => byRank[rank]), x.dtype)); // prettier-ignore
 }
 
 function layOutPart(space: ShardingSpace, sharding: number, x: NDArray): NDArray[] {

@@ -12,7 +12,7 @@ import { resized, sampleCalls, squared } from '../../ops/samples/table.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { inputSlots, isConstant, refute, trialsOf, validOutputs, type Trial } from './judge.ts';
-import { follows, offeredRules } from './offers.ts';
+import { follows, offeredRules } from './offered-rules.ts';
 import { SampleCall } from './sample-call.ts';
 
 export interface ValidationOptions {

@@ -209,15 +209,15 @@ export function validOutputs(
     const next: RuleSlot[][] = [];
     for (const [k, candidates] of open.entries()) {
       const whole = truth[k];
-      const held = candidates.filter((slot) => {
+      const fitting = candidates.filter((slot) => {
         if (whole === null || slot === null) return true;
         const results = stated ? sized(group, trial, slot, k, ranks, ran) : plain;
         const local = results?.map((of) => of[k]);
         // A call on parts may have fewer results, such as the rows of a cut dim.
         return local !== undefined && local.every(isArray) && holds(local, whole, slot);
       });
-      if (held.length === 0) return undefined;
-      next.push(held);
+      if (fitting.length === 0) return undefined;
+      next.push(fitting);
     }
     open = next;
   }

@@ -22,14 +22,14 @@ export function bucketProgram(program: DeviceProgram, bucketBytes: number): Devi
   const bucketOf = new Map(buckets.flatMap((b) => b.members.map((m) => [m.at, b] as const)));
   // Views of what is not there yet follow the bucket.
   const waiting = new Map<string, Bucket>();
-  const held = new Map(buckets.map((b) => [b, [] as Node[]]));
+  const delayed = new Map(buckets.map((b) => [b, [] as Node[]]));
   const nodes: Node[] = [];
   graph.nodes.forEach((node, at) => {
     const bucket = bucketOf.get(at);
     if (bucket !== undefined) {
       waiting.set(node.name, bucket);
       if (at !== bucket.members[bucket.members.length - 1].at) return;
-      const after = held.get(bucket) ?? [];
+      const after = delayed.get(bucket) ?? [];
       nodes.push(...new Join(bucket, names).write(), ...after);
       for (const { name } of [...bucket.members.map((m) => m.node), ...after]) waiting.delete(name);
       return;
@@ -38,7 +38,7 @@ export function bucketProgram(program: DeviceProgram, bucketBytes: number): Devi
     const source = first !== undefined && isRef(first) && VIEWS.has(node.target) ? waiting.get(first.name) : undefined;
     if (source === undefined) nodes.push(node);
     else {
-      held.get(source)?.push(node);
+      delayed.get(source)?.push(node);
       waiting.set(node.name, source);
     }
   });

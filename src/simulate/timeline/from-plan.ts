@@ -76,7 +76,7 @@ class Writer {
   private readonly streams: Streams;
   private readonly shardings = new Map<string, number>();
   /** By value: its storage, then what else must have happened before it may be read. */
-  private readonly held = new Map<number, readonly number[]>();
+  private readonly storage = new Map<number, readonly number[]>();
   private readonly copies = new Map<string, readonly number[]>();
   private repeated = 0;
   /** The operators, those that regions and shared maps became among them. */
@@ -139,7 +139,7 @@ class Writer {
     const bytes = tied || role === 'state' ? 0 : this.bytes(value, this.sharding(this.plan.nodes[n].outputs[0]));
     const kind: MemoryKind = role === 'parameter' ? 'parameter' : stored ? 'buffer' : 'activation';
     const weight = role === 'parameter' || role === 'constant';
-    this.held.set(value, [this.buffer(node.name, bytes, kind, { given: true, kept: true, weight })]);
+    this.storage.set(value, [this.buffer(node.name, bytes, kind, { given: true, kept: true, weight })]);
   }
 
   private call(node: Node, n: number): void {
@@ -156,7 +156,7 @@ class Writer {
     );
     const record = this.table.get(node.target);
     if (record?.cls === 'view' && reads.length === 1 && planned.seconds === 0) {
-      for (const value of flow.results[n]) if (value >= 0) this.held.set(value, reads[0]);
+      for (const value of flow.results[n]) if (value >= 0) this.storage.set(value, reads[0]);
       return;
     }
     const all = [...new Set(reads.flat())];
@@ -165,7 +165,7 @@ class Writer {
     const made = results.map((value) => {
       const spec = planned.outputs[flow.values[value].result];
       const b = this.buffer(node.name, this.bytes(value, this.sharding(spec)), 'activation', { weight });
-      this.held.set(value, [b]);
+      this.storage.set(value, [b]);
       return b;
     });
     const times = planned.times ?? 1;
@@ -204,8 +204,8 @@ class Writer {
     }
     if (last === made) return;
     for (const value of flow.results[n]) {
-      const held = value < 0 ? undefined : this.held.get(value);
-      if (held !== undefined) this.held.set(value, [...held, ...last]);
+      const storage = value < 0 ? undefined : this.storage.get(value);
+      if (storage !== undefined) this.storage.set(value, [...storage, ...last]);
     }
   }
 
@@ -216,7 +216,7 @@ class Writer {
     phase: 'forward' | 'backward',
     user: string,
   ): readonly number[] {
-    let now = this.held.get(value);
+    let now = this.storage.get(value);
     if (now === undefined) throw internalError(`${user} reads a value before it is made`);
     for (const move of moves) {
       const key = `${value}:${phase}:${move.from}:${move.to}`;
@@ -234,7 +234,7 @@ class Writer {
   private move(
     value: number,
     move: PlannedRedistribution,
-    held: readonly number[],
+    storage: readonly number[],
     phase: 'forward' | 'backward',
   ): readonly number[] {
     const { meta, node } = this.flow.values[value];
@@ -243,7 +243,7 @@ class Writer {
     if (steps === undefined)
       throw internalError(`the plan moves a value from ${move.from} to ${move.to}, which is refused`);
     const name = this.listed.nodes[node].name;
-    let now = held;
+    let now = storage;
     for (const step of steps) {
       if (step.kind === 'relabel' || step.groupSize === 1 || (step.kind === 'slice' && step.bytes === 0)) continue;
       now = this.step(name, value, step, now, move.times ?? 1, phase);

@@ -101,7 +101,7 @@ class Run implements Happened {
   delayedTasks = 0;
   private happened = 0;
   /** Since when the head of a stream has waited for memory alone; -1: it does not. */
-  private readonly heldSince: Float64Array;
+  private readonly blockedSince: Float64Array;
   /** What every task still waits for. */
   private readonly waits: Int32Array;
   private readonly onStart: number[][];
@@ -128,7 +128,7 @@ class Run implements Happened {
     this.queues = streams.map(() => []);
     this.heads = new Int32Array(streams.length);
     this.running = new Int32Array(streams.length).fill(-1);
-    this.heldSince = new Float64Array(streams.length).fill(-1);
+    this.blockedSince = new Float64Array(streams.length).fill(-1);
     const writer = new Int32Array(buffers.length).fill(-1);
     const position = new Map<number, number>();
     tasks.forEach((task, i) => {
@@ -181,11 +181,11 @@ class Run implements Happened {
         const i = queue[this.heads[s]];
         if (this.waits[i] > 0) continue;
         if (this.headroom?.admits(i) === false) {
-          if (this.heldSince[s] < 0) this.heldSince[s] = now;
+          if (this.blockedSince[s] < 0) this.blockedSince[s] = now;
           continue;
         }
-        if (this.heldSince[s] >= 0 && now > this.heldSince[s]) this.delayedTasks++;
-        this.heldSince[s] = -1;
+        if (this.blockedSince[s] >= 0 && now > this.blockedSince[s]) this.delayedTasks++;
+        this.blockedSince[s] = -1;
         this.headroom?.start(i);
         this.heads[s]++;
         this.start[i] = now;

@@ -98,11 +98,11 @@ export class DimScope {
       throw (this.stopped ??= refusal('E_DATA_DEPENDENT', `${asked}: the size ${unbacked} comes from data and has no value here`, { source }, {
         hint: 'compute with it as a tensor (where, masks), or give the dim a range and drop unbacked.',
       })); // prettier-ignore
-    const held = answer ? comparison : OPPOSITE[comparison];
-    const text = `${left.text} ${SIGNS[held]} ${right.text}`;
+    const valid = answer ? comparison : OPPOSITE[comparison];
+    const text = `${left.text} ${SIGNS[valid]} ${right.text}`;
     if (!this.seen.has(text)) {
       this.seen.add(text);
-      this.guards.push({ text, left, comparison: held, right, source, specialised });
+      this.guards.push({ text, left, comparison: valid, right, source, specialised });
     }
     return answer;
   }

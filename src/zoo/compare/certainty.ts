@@ -50,24 +50,24 @@ export function withCertainty(comparison: Comparison, asked: Asked): Comparison 
   const banded = plans.map((plan) => ({ ...plan, secondsBand: [plan.seconds * p10, plan.seconds * p90] as const }));
   const { pairs } = fidelity();
   const figures = { p10, p90, from: poolText(pool), runs: pool.runs, families: pool.families, alikeShare: pairs[by], alikeGroups: pairs.groups }; // prettier-ignore
-  return { ...comparison, plans: banded, certainty: { ...figures, ...alikeOf(banded, pairs[by]) } };
+  return { ...comparison, plans: banded, certainty: { ...figures, ...tiesOf(banded, pairs[by]) } };
 }
 
 /** The certainty of a comparison that was put together from pieces: their figures, and what is alike in the whole. */
 export function certaintyOfWhole(whole: Comparison, { certainty, unsure }: Comparison): Pick<Comparison, 'certainty' | 'unsure'> {
   if (certainty === undefined) return unsure === undefined ? {} : { unsure };
-  return { certainty: { ...certainty, ...alikeOf(whole.plans, certainty.alikeShare) } };
+  return { certainty: { ...certainty, ...tiesOf(whole.plans, certainty.alikeShare) } };
 } // prettier-ignore
 
 /** What cannot be told from the fastest plan, and the simplest of it. */
-function alikeOf(plans: readonly ComparedPlan[], share: number): Pick<Certainty, 'alike' | 'recommended' | 'order'> {
-  const alike = alikePlans(plans, share);
+function tiesOf(plans: readonly ComparedPlan[], share: number): Pick<Certainty, 'alike' | 'recommended' | 'order'> {
+  const alike = tiedPlans(plans, share);
   const [recommended] = [...alike].sort(bySimplicity);
   return { alike: alike.map((p) => p.name), recommended: alike.length === 0 ? null : recommended.name, order: SIMPLER };
 }
 
 /** Plans that fit and are not slower than the best by more than what measured pairs confirm nine times in ten. */
-function alikePlans(plans: readonly ComparedPlan[], share: number): ComparedPlan[] {
+function tiedPlans(plans: readonly ComparedPlan[], share: number): ComparedPlan[] {
   const fitting = plans.filter((p) => p.fits);
   const least = fitting.reduce((most, p) => Math.min(most, p.seconds), Infinity);
   return fitting.filter((p) => p.seconds <= least * (1 + share));

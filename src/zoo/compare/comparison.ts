@@ -3,7 +3,7 @@
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import type { Finding } from '../recipes/lint.ts';
 import type { RunCost } from '../../cost/training/run-cost.ts';
-import type { Held } from '../../cost/hardware/topology.ts';
+import type { Allocation } from '../../cost/hardware/topology.ts';
 import type { Traffic } from './price.ts';
 
 /** One plan on one mesh. */
@@ -270,7 +270,7 @@ export interface Comparison {
   readonly whatIf?: readonly WhatIf[];
   readonly smallestBudgetBytes?: number;
   /** Hosts that the best plan holds, and what of them stays idle; absent where no plan fits. */
-  readonly held?: Held;
+  readonly held?: Allocation;
   /** What a run of so many tokens takes on the best plan; absent where none is asked for, or no plan fits. */
   readonly run?: RunCost;
   /** The layout that was asked about (`--layout`), beside the best. */

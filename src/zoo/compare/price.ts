@@ -20,7 +20,7 @@ import type { Model } from '../../plan/model/model.ts';
 /** The cheapest choice that a restriction leaves. */
 export interface Priced {
   readonly seconds: number;
-  /** What counts against the budget on the fullest device: the peak over time, or the states where the request limits those alone. */
+  /** What counts against the budget on the fullest device: peak memory, or the states where the request limits those alone. */
   readonly peakBytes: number;
   /** Whether that is within the budget. Of choices whose states fit this is the cheapest; where no states do, of all. */
   readonly fits: boolean;
@@ -114,12 +114,12 @@ export async function solveRestricted(
 
 function priced(prepared: Solvable, choice: Int32Array, objective: number): Priced {
   const { model, budgetBytes } = prepared;
-  const peakBytes = heldBytes(prepared, choice);
+  const peakBytes = budgetedBytes(prepared, choice);
   return { seconds: objective / model.unitsPerSecond, peakBytes, fits: peakBytes <= budgetBytes, choice };
 }
 
-/** What a choice holds of the budget: the peak over time, or the states where the request limits those alone. */
-export function heldBytes(
+/** What a choice holds of the budget: peak memory, or the states where the request limits those alone. */
+export function budgetedBytes(
   { model, request, table }: Pick<Prepared, 'model' | 'request' | 'table'>,
   choice: Int32Array,
 ): number {

@@ -4,7 +4,7 @@
  * changes along a curve.
  */
 
-import type { Held } from '../../cost/hardware/topology.ts';
+import type { Allocation } from '../../cost/hardware/topology.ts';
 import type { RunCost } from '../../cost/training/run-cost.ts';
 import type { ComparedLayout, ComparedPlan, Comparison } from '../compare/comparison.ts';
 
@@ -23,7 +23,7 @@ export interface PlanningPoint extends PointQuestion {
   readonly budgetBytes: number;
   /** Null where no plan fits, or the time was over before any was priced. */
   readonly best: BestOfPoint | null;
-  readonly held?: Held;
+  readonly held?: Allocation;
   readonly run?: RunCost;
   /** What ended the comparison of the point before it was done. */
   readonly stopped?: 'interrupted' | 'time limit';

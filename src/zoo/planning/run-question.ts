@@ -7,7 +7,7 @@ import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../cost/hardware/operation.ts';
 import { runCost, type RunCost } from '../../cost/training/run-cost.ts';
 import type { Comparison } from '../compare/comparison.ts';
-import { heldByLayout, type LayoutSizes } from '../sweep/model/layout.ts';
+import { allocationOfLayout, type LayoutSizes } from '../sweep/model/layout.ts';
 import type { SweepQuestion } from '../sweep/model/question.ts';
 
 /** A run of so many tokens, and the price of a device-hour where the cluster states none. */
@@ -25,7 +25,7 @@ export function runOfLayout(question: SweepQuestion, sizes: LayoutSizes, stepSec
     stepSeconds,
     tokensPerStep: question.globalBatch * question.sequence,
     tokens,
-    held: heldByLayout(cluster, sizes),
+    allocation: allocationOfLayout(cluster, sizes),
     operation: price === undefined ? operation : { ...operation, pricePerDeviceHour: price },
   });
 } // prettier-ignore

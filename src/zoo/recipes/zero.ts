@@ -57,14 +57,14 @@ export function zeroFromData(
   };
 }
 
-/** The peak over time with optimizer states, and of stage 2 gradients from the step after they are made, cut over all devices. */
+/** Peak memory with optimizer states, and of stage 2 gradients from the step after they are made, cut over all devices. */
 function zeroPeak({ model, table }: Pick<Prepared, 'model' | 'table'>, choice: Int32Array, stage: 1 | 2): number {
   const { intervals } = planMemoryTimeline(model, choice, table);
   const cut = (bytes: number): number => Math.ceil(bytes / model.space.mesh.size);
-  const kept = intervals.flatMap((held) => {
-    if (held.kind === 'optimizer') return [{ ...held, bytes: cut(held.bytes) }];
-    if (held.kind !== 'gradient' || stage === 1 || held.start === held.end) return [held];
-    return [{ ...held, end: held.start }, { ...held, start: held.start + 1, bytes: cut(held.bytes) }]; // prettier-ignore
+  const kept = intervals.flatMap((interval) => {
+    if (interval.kind === 'optimizer') return [{ ...interval, bytes: cut(interval.bytes) }];
+    if (interval.kind !== 'gradient' || stage === 1 || interval.start === interval.end) return [interval];
+    return [{ ...interval, end: interval.start }, { ...interval, start: interval.start + 1, bytes: cut(interval.bytes) }]; // prettier-ignore
   });
   return peakOf(kept).peakBytes;
 }

@@ -14,7 +14,7 @@ import type { ComparedPlan, Comparison, WhatIf } from '../compare/comparison.ts'
 import type { Traffic } from '../compare/price.ts';
 import { coreKey, type CoreCost } from './model/types.ts';
 import type { CutsLeftOut } from './step/expert-cuts.ts';
-import { coreRequest, heldByLayout } from './model/layout.ts';
+import { coreRequest, allocationOfLayout } from './model/layout.ts';
 import type { SweepQuestion } from './model/question.ts';
 import type { PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
@@ -107,7 +107,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
       ...(m.reason === undefined ? {} : { reason: m.reason }),
     })),
     best: best?.name ?? null,
-    ...(best === undefined ? {} : { held: heldByLayout(result.composer.cluster, best.row.row.sizes) }),
+    ...(best === undefined ? {} : { held: allocationOfLayout(result.composer.cluster, best.row.row.sizes) }),
     pareto: front,
     question: {
       model: question.model,

@@ -3,8 +3,8 @@ import { collectiveModel } from '../../../src/cost/presets/presets.ts';
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import {
   clusterOfGroup,
-  heldBy,
-  heldText,
+  allocationOf,
+  allocationText,
   hostSize,
   innerProducts,
   usedPerHost,
@@ -46,12 +46,12 @@ describe('parts of hosts and racks', () => {
   }); // prettier-ignore
 
   it('what stays idle, and what is paid for', () => {
-    expect(heldBy(RACK, 256, 64)).toEqual({ hosts: 4, usedPerHost: 64, devicesPerHost: 72, idleDevices: 32, heldDevices: 256 });
-    expect(heldText(heldBy(RACK, 256, 64))).toBe('64 of the 72 devices of each of 4 hosts, 32 idle');
-    expect(heldBy(HOST, 12, 6)).toMatchObject({ hosts: 2, idleDevices: 4, heldDevices: 16 });
-    expect(heldText(heldBy(RACK, 6))).toBe('6 of the 72 devices of one host, 66 idle');
-    expect(heldBy(RACK, 6).heldDevices).toBe(8);
-    expect(heldText(heldBy(HOST, 64))).toBeUndefined();
+    expect(allocationOf(RACK, 256, 64)).toEqual({ hosts: 4, usedPerHost: 64, devicesPerHost: 72, idleDevices: 32, heldDevices: 256 });
+    expect(allocationText(allocationOf(RACK, 256, 64))).toBe('64 of the 72 devices of each of 4 hosts, 32 idle');
+    expect(allocationOf(HOST, 12, 6)).toMatchObject({ hosts: 2, idleDevices: 4, heldDevices: 16 });
+    expect(allocationText(allocationOf(RACK, 6))).toBe('6 of the 72 devices of one host, 66 idle');
+    expect(allocationOf(RACK, 6).heldDevices).toBe(8);
+    expect(allocationText(allocationOf(HOST, 64))).toBeUndefined();
   }); // prettier-ignore
 
   it('a mesh of 256 on racks of 72 is priced as one on racks of 64', () => {

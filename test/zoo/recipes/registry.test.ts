@@ -95,7 +95,7 @@ describe('ZO-25 PL-160 every recipe is a choice of the problem, and the optimum 
 
 describe('ZO-25 more budget never takes more seconds', () => {
   it('the front of an MLP falls strictly, and is what every budget between its points gives', async () => {
-    // The front trades states, which are one row; the peak over time is none.
+    // The front trades states, which are one row; peak memory is none.
     const STATES = { activations: 'report' } as const;
     const graph = load('torch/mlp/joint.expanded');
     const { compact, model } = prepare(graph, request('a=2,b=2'), TABLE);

@@ -118,7 +118,7 @@ function configAsked(model: string | undefined, options: CompareOptions): { read
   if (config !== undefined && options.batchDim.length + options.sequenceDim.length > 0)
     throw new ShardwrightError('E_USAGE', `--batch-dim and --sequence-dim are for graphs; the inputs of ${model} are known`);
   if (config !== undefined && options.activations !== undefined && options.activations !== 'constraint')
-    throw new ShardwrightError('E_USAGE', `--activations ${options.activations} is for graphs; of models by name the peak over time is compared`);
+    throw new ShardwrightError('E_USAGE', `--activations ${options.activations} is for graphs; of models by name peak memory is compared`);
   if (config === undefined && asksMany(options))
     throw new ShardwrightError('E_USAGE', `several clusters, devices, sequences or batches are for models by name or config; ${model} is compared as a graph`, { hint: 'name one of each.' });
   return config;

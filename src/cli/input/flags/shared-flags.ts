@@ -75,7 +75,7 @@ export const MEMORY = {
 export const HOLDS = {
   activations: value(
     '--activations <how>',
-    'what the budget limits: constraint (the peak over time, activations included; the default), report (parameters, gradients and optimizer state alone; the peak is reported), off (the same; no peak is computed)',
+    'what the budget limits: constraint (peak memory, activations included; the default), report (parameters, gradients and optimizer state alone; the peak is reported), off (the same; no peak is computed)',
     oneOf(ACTIVATIONS),
     (activations) => ({ activations }),
   ),

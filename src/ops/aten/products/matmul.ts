@@ -198,8 +198,8 @@ const groupedMm = defineOp('aten._grouped_mm.default', {
     const [k, n] = b.shape.slice(-2);
     const rows = ranks === '3x2' ? a.shape[1] : ranks === '3x3' ? a.shape[0] * a.shape[1] : a.shape[0];
     const groups = ctx.tensor('offs')?.shape[0] ?? 0;
-    const held = ranks === '2x3' ? b.shape[0] : ranks === '3x2' ? a.shape[0] : (ctx.outputs[0]?.shape[0] ?? groups);
-    return { matrix: (2 * rows * k * n * (groups > 0 ? held : 1)) / Math.max(groups, 1), vector: 0 };
+    const stacked = ranks === '2x3' ? b.shape[0] : ranks === '3x2' ? a.shape[0] : (ctx.outputs[0]?.shape[0] ?? groups);
+    return { matrix: (2 * rows * k * n * (groups > 0 ? stacked : 1)) / Math.max(groups, 1), vector: 0 };
   },
 });
 

@@ -180,11 +180,11 @@ function standsLocally(d: Derivation, ctx: OpContext, body: (ctx: OpContext) => 
   const shards = d.rule.inputs.flatMap((slot, i) => (slot?.kind === 'shard' ? [{ slot, size: ctx.inputs[i].shape[slot.dim] }] : [])); // prettier-ignore
   const n = ranksFor(shards);
   if (n === undefined) return false;
-  const held = (name: string, shape: readonly number[]): number[] => {
+  const localShape = (name: string, shape: readonly number[]): number[] => {
     const slot = d.slots.get(name);
     return shape.map((size, dim) => (slot?.kind === 'shard' && slot.dim === dim ? Math.ceil(size / n) : size));
   };
-  const locals = placeholders.map(({ name }, i): TensorMeta => ({ ...ctx.inputs[i], shape: held(name, ctx.inputs[i].shape) })); // prettier-ignore
+  const locals = placeholders.map(({ name }, i): TensorMeta => ({ ...ctx.inputs[i], shape: localShape(name, ctx.inputs[i].shape) })); // prettier-ignore
   let part: Graph;
   try {
     part = body(atSizes(ctx, locals, []));
@@ -194,7 +194,7 @@ function standsLocally(d: Derivation, ctx: OpContext, body: (ctx: OpContext) => 
   }
   return (
     part.nodes.length === whole.nodes.length &&
-    part.nodes.every((node, i) => isSameNode(node, whole.nodes[i], d.rewrites.has(node.name), held))
+    part.nodes.every((node, i) => isSameNode(node, whole.nodes[i], d.rewrites.has(node.name), localShape))
   );
 }
 
@@ -212,11 +212,11 @@ function isSameNode(
   part: Node,
   whole: Node,
   statesSizes: boolean,
-  held: (name: string, shape: readonly number[]) => readonly number[],
+  localShape: (name: string, shape: readonly number[]) => readonly number[],
 ): boolean {
   if (part.name !== whole.name || part.target !== whole.target) return false;
   if (part.type.kind === 'tensor' && whole.type.kind === 'tensor') {
-    const expected = held(whole.name, whole.type.shape.map(sizeOf));
+    const expected = localShape(whole.name, whole.type.shape.map(sizeOf));
     if (part.type.shape.map(sizeOf).join() !== expected.join()) return false;
   }
   const words = ({ args, kwargs }: Node): string =>

@@ -14,7 +14,7 @@ export interface ComparedRecipe {
   readonly seconds: number | null;
   readonly computeSeconds: number | null;
   readonly communicationSeconds: number | null;
-  /** What counts against the budget on the fullest device: the peak over time, or the states where those alone were asked about. */
+  /** What counts against the budget on the fullest device: peak memory, or the states where those alone were asked about. */
   readonly peakBytes: number | null;
   /** Bytes above the budget, where it is over. */
   readonly overBytes?: number;

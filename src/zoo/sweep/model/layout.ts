@@ -5,7 +5,7 @@
 
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
 import type { CoreAxis, Checkpoint, CoreRequest } from './types.ts';
-import { heldBy, usedPerHost, type Held, type Hosts } from '../../../cost/hardware/topology.ts';
+import { allocationOf, usedPerHost, type Allocation, type Hosts } from '../../../cost/hardware/topology.ts';
 import type { StateMode } from './zero-mode.ts';
 
 /**
@@ -92,9 +92,9 @@ export function layoutInners({ pp, dp_replicate, dp_shard, cp, tp }: LayoutSizes
 }
 
 /** Hosts that a layout holds. */
-export function heldByLayout(cluster: Hosts, sizes: LayoutSizes): Held {
+export function allocationOfLayout(cluster: Hosts, sizes: LayoutSizes): Allocation {
   const inners = layoutInners(sizes);
-  return heldBy(cluster, inners[0], usedPerHost(cluster, inners));
+  return allocationOf(cluster, inners[0], usedPerHost(cluster, inners));
 }
 
 /** The program of a data rank of a layout. */

@@ -65,7 +65,7 @@ describe('compare', () => {
     const alone = ['compare', ...MLP, '--plans', 'dp', '--memory', '64MiB'] as const;
     const run = await cli(...alone);
     expect(run.code).toBe(3);
-    expect(run.out).toContain('64.0 MiB each for the peak over time, activations included');
+    expect(run.out).toContain('64.0 MiB each for peak memory, activations included');
     expect(run.out).toContain('does not fit: 80.1 MiB over the budget');
     expect(run.out).toContain('no plan fits the budget');
     const states = await cli(...alone, '--activations', 'report');

@@ -19,7 +19,7 @@ it('CM-58 plan --frontier: a table with the knee, progress on stderr, a plan fol
     const run = await cli(...MLP, '--frontier', '2', '--gap', '20%', '-o', folder);
     expect(run.code, run.err).toBe(0);
     expect(run.out).toMatch(
-      /^time against memory: .* on dp=2,tp=2\nasked      gap 20\.0 %\ndefaults   optimizer adam, 16 bytes a parameter in f32; budget 75\.7 GiB for the peak over time, /,
+      /^time against memory: .* on dp=2,tp=2\nasked      gap 20\.0 %\ndefaults   optimizer adam, 16 bytes a parameter in f32; budget 75\.7 GiB for peak memory, /,
     );
     expect(run.out.match(/^\d  .* µs .*$/gm)).toHaveLength(2);
     expect(run.out).toContain('knee');

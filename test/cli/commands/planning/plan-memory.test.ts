@@ -56,7 +56,7 @@ describe('what plan says of memory', () => {
   it('what was asked stands in its line; a budget beyond the device is said to be that', async () => {
     const run = await cli(...MLP, '--checkpoint', 'auto', '--memory', '1TB');
     expect(run.code, run.err).toBe(0);
-    expect(run.out).toContain('asked      budget 931 GiB per device for the peak over time; checkpoint auto\n');
+    expect(run.out).toContain('asked      budget 931 GiB per device for peak memory; checkpoint auto\n');
     expect(run.out).toContain(
       'note  The budget of 931 GiB is more than a device of dgx-h100 has: 75.7 GiB are usable.',
     );

@@ -107,7 +107,7 @@ describe('plan --pp', () => {
     expect(text.out).toMatch(/pipeline +\S+ ms a step: 1f1b, 8 microbatches/);
     // The budget of a device, not that of all stages together.
     expect(text.out).toMatch(
-      /^defaults {3}.*; budget 75\.7 GiB for the peak over time, the 79\.6 GiB of a device less 5\.00 % headroom; /m,
+      /^defaults {3}.*; budget 75\.7 GiB for peak memory, the 79\.6 GiB of a device less 5\.00 % headroom; /m,
     );
     const written = JSON.parse(readFileSync(join(out, 'pipeline.json'), 'utf8')) as PlanPipeline;
     const { pipeline } = await cut(config, 'tp=2', '--pp', '2');
