@@ -93,13 +93,9 @@ export interface ComparedBoundary {
 }
 
 /** Bytes of a device by class. */
-export interface MemoryByClass {
-  readonly parameterBytes: number;
-  readonly gradientBytes: number;
-  readonly optimizerBytes: number;
-  readonly activationBytes: number;
-  readonly temporaryBytes: number;
-}
+export type MemoryByClass = Readonly<
+  Record<'parameterBytes' | 'gradientBytes' | 'optimizerBytes' | 'activationBytes' | 'temporaryBytes', number>
+>;
 
 /** What a comparison by model name says of a plan besides its figures. Seconds of the device that works longest. */
 export interface ComparedLayout {
