@@ -21,7 +21,7 @@ export type ModelShowOptions = Given<typeof MODEL_SHOW_COMMAND>;
 const HOSTS = or({ ...CLUSTER, help: 'node design whose hosts are counted' }, 'dgx-h100');
 
 export const RECIPE_LIST_COMMAND = {
-  mesh: value('--mesh <dims>', 'only recipes with as many axes, with their process groups', text),
+  mesh: value('--mesh <dims>', 'list only recipes for this number of mesh dims, and print their process groups', text),
   cluster: HOSTS,
   ...JSON_FLAG,
 };
@@ -30,12 +30,22 @@ export type RecipeListOptions = Given<typeof RECIPE_LIST_COMMAND>;
 export const RECIPE_LINT_COMMAND = {
   ...MODEL_FLAGS,
   plan: required(value('--plan <name>', 'name of the recipe', text)),
-  mesh: required(value('--mesh <dims>', 'sizes of its axes, outermost first; one may be -1 with --devices', text)),
+  mesh: required(
+    value(
+      '--mesh <dims>',
+      'mesh dims of the recipe with their sizes, outermost first; one size may be -1 with --devices',
+      text,
+    ),
+  ),
   cluster: HOSTS,
   devices: { ...DEVICES, read: countFrom(1) },
   batch: value('--batch <n>', 'global batch (default: that of the graph)', countFrom(1)),
   seq: value('--seq <n>', 'tokens of a sequence (default: those of the graph)', countFrom(1)),
-  microbatch: value('--microbatch <n>', 'sequences of a microbatch and data rank (default: 1)', countFrom(1)),
+  microbatch: value(
+    '--microbatch <n>',
+    'sequences of a microbatch on one data-parallel rank (default: 1)',
+    countFrom(1),
+  ),
   padVocab: value(
     '--pad-vocab <n>',
     'pad the vocabulary of a model name or config to a multiple of n x tp (default: 1, none)',

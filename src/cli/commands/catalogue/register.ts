@@ -13,7 +13,8 @@ export const registerHardware = commandGroup(
   {
     usage: 'hardware',
     summary: 'the node designs that --cluster takes, with sources',
-    description: 'Lists the built-in node designs.\n\nExample:\n  $ shardwright hardware show dgx-h100',
+    description:
+      'Lists the built-in node designs (a host with its devices and links), or prints the constants of one.\n\nExample:\n  $ shardwright hardware show dgx-h100',
   },
   [
     command({
@@ -35,23 +36,31 @@ export const registerHardware = commandGroup(
   ],
 );
 
-export const registerModels = commandGroup({ usage: 'models', summary: 'the models that are known by name' }, [
-  command({
-    usage: 'list',
-    summary: 'names, families, parameters',
-    description: 'Lists the models that every command takes by name.\n\nExample:\n  $ shardwright models list',
-    flags: HARDWARE_COMMAND,
-    run: async (options, { io }) => (await import('./models.ts')).listModels(options, io),
-  }),
-  command({
-    usage: 'show <name>',
-    summary: 'one model: sizes, parameters, where its config is from',
+export const registerModels = commandGroup(
+  {
+    usage: 'models',
+    summary: 'the models that are known by name',
     description:
-      'Shows one model.\n\nExamples:\n  $ shardwright models show llama-3.1-8b\n  $ shardwright models show gpt2 --pad-vocab 128',
-    flags: MODEL_SHOW_COMMAND,
-    run: async (options, { io }, name: string) => (await import('./models.ts')).showModel(name, options, io),
-  }),
-]);
+      'Lists the models that are known by name, or prints one.\n\nExample:\n  $ shardwright models show llama-3.1-8b',
+  },
+  [
+    command({
+      usage: 'list',
+      summary: 'names, families, parameters',
+      description: 'Lists the models that every command takes by name.\n\nExample:\n  $ shardwright models list',
+      flags: HARDWARE_COMMAND,
+      run: async (options, { io }) => (await import('./models.ts')).listModels(options, io),
+    }),
+    command({
+      usage: 'show <name>',
+      summary: 'sizes, parameters and source of one model',
+      description:
+        'Prints the sizes and parameters of one model, and where its config comes from.\n\nExamples:\n  $ shardwright models show llama-3.1-8b\n  $ shardwright models show gpt2 --pad-vocab 128',
+      flags: MODEL_SHOW_COMMAND,
+      run: async (options, { io }, name: string) => (await import('./models.ts')).showModel(name, options, io),
+    }),
+  ],
+);
 
 export const registerRecipes = commandGroup(
   {

@@ -80,7 +80,7 @@ export const DRAW_COMMAND = {
     'sizes of the dims, outermost first, such as 2,2,2,2 (default: the modes of the layout)',
     parseShape,
   ),
-  cut: value('--cut <dims>', 'dims to cut everywhere, or before one slice: 0,1@2', text),
+  cut: value('--cut <dims>', 'dims whose borders are drawn: before every slice, or before one as in 0,1@2', text),
   layout: value('--layout <layout>', 'show the offsets of a layout, such as (4,2):(2,1); needs --order', text),
   order: value('--order <order>', 'which coordinate is the fastest: lex (the last) or colex (the first)', ORDER),
   placement: value('--placement <spec>', 'show who holds each element: S(0)R, P("tp", None), or einshard text', text),

@@ -18,7 +18,7 @@ export const registerEinshard = command({
   usage: 'einshard [expression]',
   summary: 'what an einshard expression means: mesh, placements, blocks',
   description:
-    "Reads the einshard notation and prints who holds what.\n\nExample:\n  $ shardwright einshard 'a b -> 2 a2* b*' --shape 4,8 --devices 16 --draw",
+    "Reads a placement in einshard notation and prints the devices that hold each block of the tensor.\n\nExample:\n  $ shardwright einshard 'a b -> 2 a2* b*' --shape 4,8 --devices 16 --draw",
   flags: EINSHARD_COMMAND,
   run: async (options, { io }, expression?: string) =>
     (await import('./einshard.ts')).einshardCommand(expression, options, io),
