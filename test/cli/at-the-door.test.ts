@@ -1,9 +1,9 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { refusal } from '../support/thrown.ts';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import { ShardwrightError } from '../../src/errors.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
 import { prepare } from '../../src/plan/prepare.ts';
@@ -20,16 +20,6 @@ const file = (name: string, content: string | Uint8Array): string => {
   writeFileSync(path, content);
   return path;
 };
-
-function refusal(work: () => unknown): ShardwrightError {
-  try {
-    work();
-  } catch (error) {
-    if (error instanceof ShardwrightError) return error;
-    throw error;
-  }
-  throw new Error('nothing was refused');
-}
 
 const MLP = fixture('mlp');
 const SEVEN = 'a=2,b=2,c=2,d=2,e=2,f=2,g=2';

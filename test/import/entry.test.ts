@@ -1,9 +1,9 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { refusal } from '../support/thrown.ts';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync, zipSync } from 'fflate';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ShardwrightError } from '../../src/errors.ts';
 import { gradientOf, applyRoles } from '../../src/import/complete/roles.ts';
 import { parametersOf } from '../../src/graph/parameters.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
@@ -14,16 +14,6 @@ import { readModelFile } from '../../src/cli/input/read-model-file.ts';
 import { packed, text } from './fixtures.ts';
 
 const bytes = (content: string): Uint8Array => new TextEncoder().encode(content);
-
-function failure(run: () => unknown): ShardwrightError {
-  try {
-    run();
-  } catch (error) {
-    if (error instanceof ShardwrightError) return error;
-    throw error;
-  }
-  throw new Error('nothing was thrown');
-}
 
 describe('FM-1 detection by content', () => {
   const zip = (name: string): Uint8Array => zipSync({ [name]: bytes('{}') });
@@ -57,7 +47,7 @@ describe('FM-1 detection by content', () => {
   });
 
   test('compiled text is named as what it is; so is a packed twin', () => {
-    const error = failure(() =>
+    const error = refusal(() =>
       importGraph(gzipSync(bytes('HloModule jit_f, is_scheduled=true\n')), { file: 'a.hlo.gz' }),
     );
     expect(error.headline).toBe(
@@ -69,7 +59,7 @@ describe('FM-1 detection by content', () => {
   test.each(['', '   \n', 'hello world', '{"a": 1}', '\u0000\u0001', '# only a comment'])(
     '%j fits no format',
     (content) => {
-      const error = failure(() => importGraph(content));
+      const error = refusal(() => importGraph(content));
       expect(error.code).toBe('E_FORMAT_UNKNOWN');
       expect(error.message).toContain(JSON.stringify(content.slice(0, 60)));
       expect(error.details.hint).toContain('swgraph');
@@ -77,16 +67,16 @@ describe('FM-1 detection by content', () => {
   );
 
   test('a zip without a model, and a protobuf that is none', () => {
-    expect(failure(() => detectFormat(zip('weights/a.bin'))).code).toBe('E_FORMAT_UNKNOWN');
-    expect(failure(() => detectFormat(Uint8Array.of(0x08, 0x0a, 0x12, 100, 1))).code).toBe('E_FORMAT_UNKNOWN');
+    expect(refusal(() => detectFormat(zip('weights/a.bin'))).code).toBe('E_FORMAT_UNKNOWN');
+    expect(refusal(() => detectFormat(Uint8Array.of(0x08, 0x0a, 0x12, 100, 1))).code).toBe('E_FORMAT_UNKNOWN');
   });
 
   test('--format decides where given; an unknown one gets a suggestion', () => {
     const source = `"odd start"\n${text('mlp/joint.readable.txt.gz')}`;
-    expect(failure(() => importGraph(source)).code).toBe('E_FORMAT_UNKNOWN');
-    expect(failure(() => importGraph(source, { format: 'fx' })).headline).toContain('1:1: E_SYNTAX');
+    expect(refusal(() => importGraph(source)).code).toBe('E_FORMAT_UNKNOWN');
+    expect(refusal(() => importGraph(source, { format: 'fx' })).headline).toContain('1:1: E_SYNTAX');
     const format = 'swgrap' as 'swgraph';
-    expect(failure(() => importGraph(source, { format })).details.hint).toBe(`did you mean 'swgraph'?`);
+    expect(refusal(() => importGraph(source, { format })).details.hint).toBe(`did you mean 'swgraph'?`);
   });
 
   test('a byte order mark does not matter; the format is reported', () => {
@@ -137,9 +127,9 @@ describe('role corrections', () => {
   });
 
   test('wrong names, tangents and unequal ties are refused', () => {
-    const told = (run: () => unknown): string => failure(run).headline;
+    const told = (run: () => unknown): string => refusal(run).headline;
     expect(told(() => applyRoles(named, { roles: { 'model.lm_head.wieght': 'input' } }))).toBe(`E_REF --role model.lm_head.wieght=input: there is no input 'model.lm_head.wieght'`);
-    expect(failure(() => applyRoles(named, { roles: { 'model.lm_head.wieght': 'input' } })).details.hint).toContain(head);
+    expect(refusal(() => applyRoles(named, { roles: { 'model.lm_head.wieght': 'input' } })).details.hint).toContain(head);
     expect(told(() => applyRoles(named, { roles: { tangents_1: 'input' } }))).toContain('E_TYPE');
     expect(told(() => applyRoles(named, { ties: [[wte, 'model.transformer.wpe.weight']] }))).toMatch(/^E_TYPE --tie model\.transformer\.wte\.weight=model\.transformer\.wpe\.weight: .*tied parameters have one type/);
     expect(told(() => applyRoles(named, { ties: [[wte, 'nothing']] }))).toContain(`E_REF --tie ${wte}=nothing: there is no input 'nothing'`);
@@ -158,9 +148,9 @@ describe('readModelFile', () => {
   test('reads a file; a missing file, a folder and a file above the limit are refused', () => {
     const path = join(folder, 'm.fx.txt');
     expect(importGraph(readModelFile(path)).nodes).toHaveLength(28);
-    expect(failure(() => readModelFile(join(folder, 'no.txt'))).headline).toContain('E_FILE there is no file');
-    expect(failure(() => readModelFile(folder)).headline).toContain('is a folder');
-    const large = failure(() => readModelFile(path, 100));
+    expect(refusal(() => readModelFile(join(folder, 'no.txt'))).headline).toContain('E_FILE there is no file');
+    expect(refusal(() => readModelFile(folder)).headline).toContain('is a folder');
+    const large = refusal(() => readModelFile(path, 100));
     expect([large.code, large.message]).toEqual(['E_LIMIT', expect.stringMatching(/has \d+ bytes, more than 100$/)]);
   });
 });

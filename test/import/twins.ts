@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import type { Infer } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
@@ -48,13 +47,4 @@ export function inputTypes(shapes: AnswerKey['shapes']): Record<string, string> 
   return types;
 }
 
-/** The refusal of a call that must not succeed. */
-export function refusal(run: () => unknown): ShardwrightError {
-  try {
-    run();
-  } catch (error) {
-    if (error instanceof ShardwrightError) return error;
-    throw error;
-  }
-  throw new Error('nothing was refused');
-}
+export { refusal } from '../support/thrown.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ShardwrightError } from '../../src/errors.ts';
+import { refusal } from '../support/thrown.ts';
 import { buildModel, dtypeNamed } from '../../src/models/build.ts';
 import { parseModelConfig, readModelConfig } from '../../src/models/families.ts';
 import { MAX_CONFIG_BYTES, type JsonRecord } from '../../src/models/read-config.ts';
@@ -8,15 +8,6 @@ import { TINY } from './tiny.ts';
 
 /** What a config may say, and how a wrong one is refused. */
 
-function refusal(run: () => unknown): ShardwrightError {
-  try {
-    run();
-  } catch (error) {
-    if (error instanceof ShardwrightError) return error;
-    throw error;
-  }
-  throw new Error('nothing was refused');
-}
 const llama = (change: JsonRecord): JsonRecord => ({ ...modelEntry('llama-3.1-8b').config, ...change });
 const tiny = (name: string, change: JsonRecord): JsonRecord => ({ ...(TINY[name] as JsonRecord), ...change });
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ShardwrightError } from '../../src/errors.ts';
+import { refusal } from '../support/thrown.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { bind } from '../../src/ops/record/infer.ts';
 import { defineOp, type OperatorRecord } from '../../src/ops/record/record.ts';
@@ -9,15 +9,6 @@ import { P, R, rule, ruleText, S } from '../../src/ops/record/rule.ts';
 const mine = (name: string, aliases: readonly string[] = []): OperatorRecord =>
   defineOp(name, { schema: 'Tensor x, Tensor w', cls: 'other', aliases, infer: (ctx) => [ctx.inputs[0]], shard: () => [rule([S(0), R], [S(0)])] }); // prettier-ignore
 const registry = (): OperatorRegistry => new OperatorRegistry(builtinOperators());
-const thrown = (run: () => unknown): ShardwrightError => {
-  try {
-    run();
-  } catch (error) {
-    if (error instanceof ShardwrightError) return error;
-    throw error;
-  }
-  throw new Error('nothing was thrown');
-};
 const rulesOf = (r: OperatorRegistry, target: string, shape = [8, 8]): string[] => {
   const table = r.table();
   const ref = (name: string) => ({ kind: 'value', name }) as const;
@@ -30,7 +21,7 @@ describe('registering operators', () => {
   test('OP-17 the same name twice is an error that names both places; replace is accepted and listed', () => {
     const r = registry();
     r.registerOp(mine('my.op.default'), { site: 'first.ts:1' });
-    const error = thrown(() => r.registerOp(mine('my.op.default'), { site: 'second.ts:2' }));
+    const error = refusal(() => r.registerOp(mine('my.op.default'), { site: 'second.ts:2' }));
     expect(error.code).toBe('E_DUP');
     expect(error.message).toMatch(/'my\.op\.default' is registered twice: first\.ts:1, and second\.ts:2/);
     r.registerOp(mine('my.op.default'), { site: 'second.ts:2', replace: true });
@@ -45,8 +36,8 @@ describe('registering operators', () => {
 
   test('OP-17 a built-in operator and an alias count as well; the place is the caller by default', () => {
     const r = registry();
-    expect(thrown(() => r.registerOp(mine('aten.mm.default'))).message).toMatch(/built in, and registry\.test\.ts:\d+|built in, and .*:\d+/); // prettier-ignore
-    expect(thrown(() => r.registerOp(mine('my.other.default', ['aten._unsafe_index.Tensor']))).message).toMatch(/'aten\._unsafe_index\.Tensor'/); // prettier-ignore
+    expect(refusal(() => r.registerOp(mine('aten.mm.default'))).message).toMatch(/built in, and registry\.test\.ts:\d+|built in, and .*:\d+/); // prettier-ignore
+    expect(refusal(() => r.registerOp(mine('my.other.default', ['aten._unsafe_index.Tensor']))).message).toMatch(/'aten\._unsafe_index\.Tensor'/); // prettier-ignore
     r.registerOp(mine('my.other.default', ['aten._unsafe_index.Tensor']), { replace: true });
     expect(r.table().get('aten._unsafe_index.Tensor')?.name).toBe('my.other.default');
     expect(r.table().get('aten.index.Tensor')?.name).toBe('aten.index.Tensor');
@@ -60,10 +51,10 @@ describe('registering operators', () => {
     const before = rulesOf(r, 'aten.mm.default');
     r.registerRule('aten.mm.default', () => [rule([P('max'), R], [P('max')])], { site: 'a:1' });
     expect(rulesOf(r, 'aten.mm.default')).toEqual([...before, 'P(max), R -> P(max)']);
-    expect(thrown(() => r.registerRule('aten.mm.default', () => [], { site: 'b:2' })).message).toMatch(/a:1, and b:2/);
+    expect(refusal(() => r.registerRule('aten.mm.default', () => [], { site: 'b:2' })).message).toMatch(/a:1, and b:2/);
     r.registerRule('aten.mm.default', () => [], { site: 'b:2', replace: true });
     expect(rulesOf(r, 'aten.mm.default')).toEqual(before);
-    expect(thrown(() => r.registerRule('my.none.default', () => [])).code).toBe('E_UNKNOWN_OP');
+    expect(refusal(() => r.registerRule('my.none.default', () => [])).code).toBe('E_UNKNOWN_OP');
   });
 });
 
@@ -93,7 +84,7 @@ describe('rules files', () => {
     [file({ ...entry, rules: 7 }), /operators\[0\]\.rules: expected a list/],
     ['{"format": "shardwright-rules/1", "operators": [{"__proto__": 1}]}', /operators\[0\]\.__proto__|operators\[0\]/],
   ])('%s', (text, pattern) => {
-    const error = thrown(() => registry().registerRulesFile(text));
+    const error = refusal(() => registry().registerRulesFile(text));
     expect(error.code).toBe('E_RULES');
     expect(error.message).toMatch(pattern);
   });
@@ -101,6 +92,6 @@ describe('rules files', () => {
   test('OP-14 a rule of the wrong length names both counts', () => {
     const r = registry();
     r.registerRulesFile(file({ ...entry, rules: ['S(0) -> S(0)'] }));
-    expect(thrown(() => rulesOf(r, 'my::op.default')).message).toMatch(/Strategy length 2 != expected 3 \(schema_outputs=1 \+ inputs=2\) for my::op\.default/); // prettier-ignore
+    expect(refusal(() => rulesOf(r, 'my::op.default')).message).toMatch(/Strategy length 2 != expected 3 \(schema_outputs=1 \+ inputs=2\) for my::op\.default/); // prettier-ignore
   });
 });

@@ -1,5 +1,3 @@
-import { expect } from 'vitest';
-import { ShardwrightError } from '../../src/errors.ts';
 import { spec } from '../../src/trace/record/spec.ts';
 import { trace, type Tensor } from '../../src/trace/trace.ts';
 
@@ -17,13 +15,4 @@ export function withTensor<T>(body: (t: Tensor, u: Tensor) => T, proxy = true): 
   return result as T;
 }
 
-/** The library's error that `body` throws; fails if it throws none. */
-export function errorOf(body: () => unknown): ShardwrightError {
-  try {
-    body();
-  } catch (error) {
-    if (error instanceof ShardwrightError) return error;
-    throw error;
-  }
-  return expect.fail('nothing was thrown');
-}
+export { refusal as errorOf } from '../support/thrown.ts';

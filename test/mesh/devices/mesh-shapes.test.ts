@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { hintOf } from '../../support/thrown.ts';
 import { describe, expect, test } from 'vitest';
 import { groupLevels, hostLevel, levelText, meshLevels } from '../../../src/mesh/devices/levels.ts';
 import { parseLayout } from '../../../src/mesh/layout/parse.ts';
@@ -21,14 +22,6 @@ import {
 
 const sets = (groups: readonly (readonly number[])[]): string => groups.map((g) => `{${g.join(',')}}`).join('');
 const axis = (text: string, name = text): MeshAxis => ({ name, layout: parseLayout(text, 'lex') });
-const hint = (run: () => unknown): string => {
-  try {
-    run();
-  } catch (error) {
-    return (error as { details: { hint?: string } }).details.hint ?? '';
-  }
-  throw new Error('nothing was thrown');
-};
 
 describe('meshes of a mesh', () => {
   const mesh = parseMesh('a=2,b=2,c=2');
@@ -232,8 +225,8 @@ describe('printed meshes', () => {
     expect(() => new DeviceMesh(dims, [3])).toThrow(/2 places but 1 device ids/);
     expect(() => new DeviceMesh([...dims, ...dims])).toThrow(/'dp' is given twice/);
     expect(() => new DeviceMesh(dims).groups([1])).toThrow(/mesh dim 1 is out of range/);
-    expect(hint(() => new DeviceMesh(dims).groups(['dpp']))).toBe("did you mean 'dp'?");
-    expect(hint(() => checkOrthogonal([axis('2:1'), axis('2:1')]))).toContain('dims of one mesh');
+    expect(hintOf(() => new DeviceMesh(dims).groups(['dpp']))).toBe("did you mean 'dp'?");
+    expect(hintOf(() => checkOrthogonal([axis('2:1'), axis('2:1')]))).toContain('dims of one mesh');
   });
 });
 

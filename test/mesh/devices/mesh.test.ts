@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { hintOf } from '../../support/thrown.ts';
 import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 
 const sets = (groups: number[][]): string => groups.map((g) => `{${g.join(',')}}`).join('');
@@ -70,16 +71,8 @@ describe('text', () => {
   });
 
   test('hints name the edit', () => {
-    const hint = (run: () => unknown): string => {
-      try {
-        run();
-      } catch (error) {
-        return (error as { details: { hint?: string } }).details.hint ?? '';
-      }
-      throw new Error('nothing was thrown');
-    };
-    expect(hint(() => parseMesh('tp:4'))).toBe("did you mean 'tp=4'?");
-    expect(hint(() => parseMesh('data=2').groups(['dta']))).toBe("did you mean 'data'?");
+    expect(hintOf(() => parseMesh('tp:4'))).toBe("did you mean 'tp=4'?");
+    expect(hintOf(() => parseMesh('data=2').groups(['dta']))).toBe("did you mean 'data'?");
     expect(() => parseMesh('dp=2').groups(['dp', 'dp'])).toThrow(/listed twice/);
     expect(() => new DeviceMesh([{ name: 'a', size: 2 }], [1, 1])).toThrow(/device 1 is in the mesh twice/);
     expect(() => new DeviceMesh([{ name: 'a', size: 2 }], [1])).toThrow(/2 places but 1 device ids/);

@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { ShardwrightError } from '../../../src/errors.ts';
+import { refusal } from '../../support/thrown.ts';
 import { einshardBlocks } from '../../../src/mesh/einshard/blocks.ts';
 import { commonMesh } from '../../../src/mesh/einshard/common-mesh.ts';
 import { einshardOnMesh, parseShardingFor } from '../../../src/mesh/einshard/on-mesh.ts';
@@ -8,17 +8,6 @@ import { einshardLocalShape, integerRoot, resolveEinshard } from '../../../src/m
 import { formatEinshard, isEinshard, parseEinshard } from '../../../src/mesh/einshard/syntax.ts';
 import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../../src/mesh/sharding/parse.ts';
-
-/** The error that a call ends in. */
-function refusal(call: () => unknown): ShardwrightError {
-  try {
-    call();
-  } catch (error) {
-    if (error instanceof ShardwrightError) return error;
-    throw error;
-  }
-  throw new Error('nothing was refused');
-}
 
 /** `(0,0)={0,8}` for every block. */
 function holders(text: string, devices: number, shape: readonly number[]): Map<string, string> {

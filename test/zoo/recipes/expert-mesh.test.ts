@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { hintOf } from '../../support/thrown.ts';
 import { describe, expect, test } from 'vitest';
 import {
   denseMesh,
@@ -10,14 +11,6 @@ import {
 import { MEGATRON_ORDERS, megatronMeshes } from '../../../src/zoo/pipeline/megatron-order.ts';
 
 const sets = (groups: readonly (readonly number[])[]): string => groups.map((g) => `{${g.join(',')}}`).join('');
-const hint = (run: () => unknown): string => {
-  try {
-    run();
-  } catch (error) {
-    return (error as { details: { hint?: string } }).details.hint ?? '';
-  }
-  throw new Error('nothing was thrown');
-};
 
 describe('expert fold', () => {
   const sizes = { dp_shard: 4, cp: 2, tp: 2 };
@@ -44,7 +37,7 @@ describe('expert fold', () => {
     expect(expert.groups(['efsdp'])[0]).toEqual([0, 8]);
     expect(expert.text).toBe('pp=1,dp_replicate=1,efsdp=2,ep=8');
     expect(() => expertFold(16, { ...sizes, ep: 3 })).toThrow(/16 mod 3 \(ep x etp\) is 1/);
-    expect(hint(() => expertFold(16, { ...sizes, ep: 3 }))).toBe('valid values of ep: 1, 2, 4, 8, 16');
+    expect(hintOf(() => expertFold(16, { ...sizes, ep: 3 }))).toBe('valid values of ep: 1, 2, 4, 8, 16');
     expect(expertFold(16, { ...sizes, ep: 4 }).expert.groups(['efsdp'])[0]).toEqual([0, 4, 8, 12]);
     expect(expertFold(16, { ...sizes, ep: 2 }).inEp).toBeUndefined();
   });
@@ -55,10 +48,10 @@ describe('expert fold', () => {
     expect(() => expertFold(36, { dp_shard: 3, cp: 6, tp: 2, ep: 12, etp: 2 })).toThrow(/36 mod 24/);
     expect(() => expertFold(24, { dp_shard: 6, cp: 2, tp: 2, ep: 8, etp: 2 })).toThrow(/mod 16/);
     expect(() => expertFold(16, { ...sizes, ep: 0 })).toThrow(/'ep' has size 0/);
-    expect(hint(() => expertFold(32, { dp_shard: 4, cp: 4, tp: 2, ep: 2, etp: 2 }))).toBe(
+    expect(hintOf(() => expertFold(32, { dp_shard: 4, cp: 4, tp: 2, ep: 2, etp: 2 }))).toBe(
       'valid values of ep: 1, 4, 8, 16',
     );
-    expect(hint(() => expertFold(16, { ...sizes, ep: 1, etp: 3 }))).toBe(
+    expect(hintOf(() => expertFold(16, { ...sizes, ep: 1, etp: 3 }))).toBe(
       'no ep fits etp 3; use an etp that divides 16',
     );
   });
@@ -96,8 +89,8 @@ describe('sizes', () => {
   test('PL-151 dp_shard = -1 fills', () => {
     expect(denseMesh(16, { dp_shard: -1, tp: 2, cp: 2 }).text).toBe('pp=1,dp_replicate=1,dp_shard=4,cp=2,tp=2');
     expect(() => denseMesh(15, { dp_shard: -1, tp: 2, cp: 2 })).toThrow(/15 mod 4 \(cp 2 x tp 2\) is 3/);
-    expect(hint(() => denseMesh(15, { dp_shard: -1, tp: 2, cp: 2 }))).toBe('use 12 or 16 devices');
-    expect(hint(() => denseMesh(3, { dp_shard: -1, tp: 2, cp: 2 }))).toBe('use 4 devices');
+    expect(hintOf(() => denseMesh(15, { dp_shard: -1, tp: 2, cp: 2 }))).toBe('use 12 or 16 devices');
+    expect(hintOf(() => denseMesh(3, { dp_shard: -1, tp: 2, cp: 2 }))).toBe('use 4 devices');
   });
 
   test('PL-151 sizes that do not fit', () => {
