@@ -35,8 +35,8 @@ export class StreamCosts {
   /** Streams that some mesh dim works on. */
   readonly streams: readonly number[];
   private readonly binOf: Int32Array;
-  /** By kernel: whether some move between it and the next is waited for in some plan. */
-  private readonly isWaitedAfter: Uint8Array;
+  /** Before each kernel, and after the last: how many gaps between kernels before it some plan waits for a move in. */
+  private readonly waitsBefore: Int32Array;
   private readonly moves: MoveTables;
   private readonly usePlace: readonly Place[];
   private readonly copyPlace: readonly Place[];
@@ -55,14 +55,14 @@ export class StreamCosts {
     this.binOf = binsOf(this.order, bins);
     this.streams = [...new Set(mesh.sizes.flatMap((n, d) => (n > 1 ? [this.moves.streamOf([d])] : [])))].sort();
     const waited = this.waitedUses();
-    this.isWaitedAfter = new Uint8Array(this.order.count + 1);
-    for (const k of waited) this.isWaitedAfter[windowOf(this.order, model.uses[k]).after + 1] = 1;
+    const isWaited = new Uint8Array(this.order.count + 1);
+    for (const k of waited) isWaited[windowOf(this.order, model.uses[k]).after + 1] = 1;
     this.order.ofNode.forEach((at, n) => {
-      if (at >= 0 && this.nodeParts(n).internal.some((seconds) => seconds > 0)) this.isWaitedAfter[at + 1] = 1;
+      if (at >= 0 && this.nodeParts(n).internal.some((seconds) => seconds > 0)) isWaited[at + 1] = 1;
     });
-    this.usePlace = model.uses.map((use, k) =>
-      this.place(windowOf(this.order, use), use.at.kind === 'input', waited.has(k)),
-    );
+    this.waitsBefore = new Int32Array(this.order.count + 2);
+    isWaited.forEach((waits, at) => (this.waitsBefore[at + 1] = this.waitsBefore[at] + waits));
+    this.usePlace = model.uses.map((use, k) => this.place(windowOf(this.order, use), waited.has(k)));
     this.firstUse = new Int32Array(model.copies.length).fill(-1);
     const last = new Int32Array(model.copies.length).fill(-1);
     model.uses.forEach(({ copy }, k) => {
@@ -75,8 +75,7 @@ export class StreamCosts {
       const uses = model.uses.filter((use) => use.copy === c);
       const windows = uses.map((use) => windowOf(this.order, use));
       const before = windows.reduce((most, w) => Math.max(most, w.before), 0);
-      const countsCopies = uses.every(({ at }, i) => this.isFree(windows[i], at.kind === 'input'));
-      return { ...this.place({ after: windows[0].after, before }, true, false), countsCopies };
+      return this.place({ after: windows[0].after, before }, false);
     });
   }
 
@@ -99,18 +98,14 @@ export class StreamCosts {
     return out;
   }
 
-  private place(window: MoveWindow, isEarly: boolean, isWaited: boolean): Place {
+  private place(window: MoveWindow, isWaited: boolean): Place {
     const [lo, hi] = [this.placeAfter(window.after), this.placeBefore(window.before)];
-    return { lo, hi, isWaited, countsCopies: isWaited || this.isFree(window, isEarly) };
+    return { lo, hi, isWaited, countsCopies: isWaited || this.isFree(window) };
   }
 
-  /**
-   * Whether the compute stream waits for no move where local copies of one stand.
-   *
-   * @param isEarly whether they stand before the kernel that needs the move, not after the one that it needs
-   */
-  private isFree({ after, before }: MoveWindow, isEarly: boolean): boolean {
-    return this.isWaitedAfter[isEarly ? before : after + 1] === 0;
+  /** Whether the compute stream waits for no move where local copies of one can stand. */
+  private isFree({ after, before }: MoveWindow): boolean {
+    return this.waitsBefore[before + 1] === this.waitsBefore[after + 1];
   }
 
   /** First place in which what waits for the end of a kernel can run. */
@@ -276,7 +271,7 @@ export class StreamCosts {
     let before = count;
     const users = this.usersOf(node);
     for (const user of users) before = Math.min(before, neededBy[user]);
-    return this.place({ after: ofNode[node], before }, false, isBlocking({ after: ofNode[node], before }));
+    return this.place({ after: ofNode[node], before }, isBlocking({ after: ofNode[node], before }));
   }
 
   private usersOf(node: number): readonly number[] {

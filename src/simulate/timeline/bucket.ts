@@ -11,6 +11,8 @@ import type { Schedule, Task } from './schedule.ts';
 interface BucketOptions {
   /** Most bytes of one bucket. */
   readonly bucketBytes: number;
+  /** By position: those that are left alone. */
+  readonly except?: Uint8Array;
   /** Seconds of a collective over the flattened group of some mesh dims. */
   seconds(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): number;
 }
@@ -41,7 +43,7 @@ export function bucket(schedule: Schedule, options: BucketOptions): Schedule {
   const all: Bucket[] = [];
   tasks.forEach((task, at) => {
     const work = task.collective;
-    if (work === undefined || task.kernels !== 1) return;
+    if (work === undefined || task.kernels !== 1 || options.except?.[at] === 1) return;
     const weight = task.writes.every((b) => buffers[b].weight);
     const key = `${work.kind} ${work.meshDims.join()} ${work.key} ${weight} ${task.phase}`;
     const own = {
@@ -83,7 +85,8 @@ export function bucket(schedule: Schedule, options: BucketOptions): Schedule {
   };
 }
 
-function together(members: readonly Task[], bytes: number, seconds: number): Task {
+/** Collectives as one. */
+export function together(members: readonly Task[], bytes: number, seconds: number): Task {
   const [first] = members;
   if (first.collective === undefined) return first;
   const union = (of: (task: Task) => readonly number[] | undefined): number[] => [

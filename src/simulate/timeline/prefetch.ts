@@ -23,7 +23,7 @@ interface PrefetchOptions {
   readonly memoryBytes?: number;
 }
 
-interface Prefetched {
+export interface Prefetched {
   readonly schedule: Schedule;
   /** Collectives that `memoryBytes` keeps nearer to their call than distance and `limitBytes` would. */
   readonly heldBack: number;

@@ -9,8 +9,9 @@ import { bucket } from './bucket.ts';
 import { planSchedule, type PlanSchedule, type ScheduleOptions, type SimulatedPlan } from './from-plan.ts';
 import { serialPeakBytes } from './headroom.ts';
 import { play, type PlayOptions, type Timeline } from './play.ts';
-import { prefetch, prefetched } from './prefetch.ts';
+import { prefetch, prefetched, type Prefetched } from './prefetch.ts';
 import { checkSchedule, type Schedule } from './schedule.ts';
+import { sums, urgentFirst } from './urgent-first.ts';
 
 /** Prefetch, buckets, memory limit in bytes and slowdown of a simulated step. */
 export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'memoryBytes'> {
@@ -31,6 +32,11 @@ export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'mem
    * fastest without. Default `auto`.
    */
   readonly bucketBytes?: number | 'auto';
+  /**
+   * Order of collectives on their streams. `program`: as the program is written. `auto`: the fastest of that and orders in
+   * which a move that a kernel waits for goes before sums that none waits for (`urgentFirst`). Default `auto`.
+   */
+  readonly order?: 'program' | 'auto';
   /** Take gathers and scatters apart with the matrix products beside them. Default false. */
   readonly asyncTensor?: boolean;
 }
@@ -63,14 +69,19 @@ const DEFAULT_IN_FLIGHT_BYTES = 2e9;
 /** Distances that `auto` tries beside the program as it is written, in which gathers start as soon as their stream is free. */
 const DISTANCES: readonly number[] = [1, 4, 16];
 
+/** How long moves may come late for sums, see `urgentFirst`: never where it can be foreseen, and as long as the stream would idle. */
+const PATIENCES: readonly number[] = [0, 1];
+
 interface Tried {
   readonly size: number;
+  /** Of the order of collectives; undefined: that of the program. */
+  readonly patience: number | undefined;
   readonly distance: number | undefined;
-  /** With its buckets, before gathers were moved. */
-  readonly packed: Schedule;
   readonly ahead: Schedule;
   /** Collectives that the limit on memory kept from being moved as far forward. */
   readonly heldBack: number;
+  /** The same without the limit on memory. */
+  unlimited(): Schedule;
   readonly timeline: Timeline;
 }
 
@@ -95,7 +106,7 @@ export function simulate(
     });
     passes.push('asynchronous tensor parallelism');
   }
-  const { bucketBytes = 'auto', inFlightBytes: limitBytes = DEFAULT_IN_FLIGHT_BYTES } = options;
+  const { bucketBytes = 'auto', order = 'auto', inFlightBytes: limitBytes = DEFAULT_IN_FLIGHT_BYTES } = options;
   const seconds = written.collectives.seconds.bind(written.collectives);
   const asked = options.prefetch ?? 'auto';
   const { memoryBytes = plan.memory.budgetBytes, ...others } = options;
@@ -105,13 +116,19 @@ export function simulate(
   const over = ({ timeline }: Tried): number => Math.max(0, timeline.memory.peakBytes - usable);
   const better = (a: Tried, b: Tried): Tried =>
     over(b) < over(a) || (over(b) === over(a) && b.timeline.seconds < a.timeline.seconds) ? b : a;
-  const attempt = (size: number, distance: number | undefined): Tried => {
-    const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds }) : schedule;
+  let known: Uint8Array | undefined;
+  const attempt = (size: number, distance: number | undefined, patience?: number): Tried => {
+    // Sums that are ordered get their buckets with their order.
+    const except = patience === undefined ? {} : { except: (known ??= sums(schedule)) };
+    const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds, ...except }) : schedule;
     // Buckets gather early what they gather together: the program itself may then be larger than the limit.
     const within = limit !== undefined && serialPeakBytes(packed) <= limit ? { memoryBytes: limit } : {};
-    const { schedule: ahead, heldBack } =
-      distance === undefined ? { schedule: packed, heldBack: 0 } : prefetched(packed, { distance, limitBytes, ...within }); // prettier-ignore
-    return { size, distance, packed, ahead, heldBack, timeline: play(ahead, { ...others, ...within }) };
+    const arranged = (bound: { readonly memoryBytes?: number }): Prefetched => {
+      const ahead = distance === undefined ? { schedule: packed, heldBack: 0 } : prefetched(packed, { distance, limitBytes, ...bound }); // prettier-ignore
+      return patience === undefined ? ahead : { ...ahead, schedule: urgentFirst(ahead.schedule, { bucketBytes: size, patience, seconds }) }; // prettier-ignore
+    };
+    const { schedule: ahead, heldBack } = arranged(within);
+    return { size, patience, distance, ahead, heldBack, unlimited: () => arranged({}).schedule, timeline: play(ahead, { ...others, ...within }) }; // prettier-ignore
   };
   const size = bucketBytes === 'auto' ? 0 : bucketBytes;
   let best = attempt(size, asked === 'auto' ? undefined : asked);
@@ -119,6 +136,10 @@ export function simulate(
   if (asked === 'auto' && prefetch(schedule, { distance: 1, limitBytes }) !== schedule)
     for (const distance of DISTANCES) best = better(best, attempt(size, distance));
   if (bucketBytes === 'auto') best = better(best, attempt(DEFAULT_BUCKET_BYTES, best.distance));
+  // Without communication every order is the same.
+  if (order === 'auto' && best.timeline.communicationSeconds > 0)
+    for (const tried of new Set(bucketBytes === 'auto' ? [best.size, DEFAULT_BUCKET_BYTES] : [size]))
+      for (const patience of PATIENCES) best = better(best, attempt(tried, best.distance, patience));
   checkSchedule(best.ahead);
   passes.push(best.size === 0 ? 'no buckets' : `buckets of at most ${best.size} bytes`);
   passes.push(
@@ -126,7 +147,9 @@ export function simulate(
       ? 'gathers as soon as their stream is free'
       : `gathers at most ${best.distance} calls and ${limitBytes} bytes ahead`,
   );
-  const bound = limit === undefined ? undefined : boundOf(best, limit, limitBytes, others);
+  if (best.patience !== undefined)
+    passes.push('moves that a kernel waits for before sums that none waits for, in a fixed order of calls');
+  const bound = limit === undefined ? undefined : boundOf(best, limit, others);
   return {
     schedule: { ...written, ...best.ahead },
     timeline: best.timeline,
@@ -142,12 +165,11 @@ export function simulate(
 }
 
 /** What the limit did to the step, against the same one without it; undefined where the passes asked for break the limit. */
-function boundOf(tried: Tried, memoryBytes: number, limitBytes: number, options: PlayOptions): MemoryBound | undefined {
-  const { packed, distance, heldBack, timeline } = tried;
+function boundOf(tried: Tried, memoryBytes: number, options: PlayOptions): MemoryBound | undefined {
+  const { heldBack, timeline } = tried;
   if (timeline.memory.peakBytes > memoryBytes) return undefined;
   const delayedTasks = heldBack + timeline.delayedTasks;
-  const ahead = distance === undefined ? packed : prefetch(packed, { distance, limitBytes });
-  const free = delayedTasks === 0 ? timeline : play(ahead, options);
+  const free = delayedTasks === 0 ? timeline : play(tried.unlimited(), options);
   return {
     memoryBytes,
     delayedTasks,

@@ -1,0 +1,295 @@
+/**
+ * The order of tasks on their streams, urgent ones first. In: a schedule. Out: the same work in another order, such that a
+ * move that a kernel waits for does not stand behind sums of gradients that no kernel waits for.
+ *
+ * List scheduling (Graham, Bounds on multiprocessing timing anomalies, 1969): whenever a stream is free it takes, of the tasks
+ * whose data is there, the one that the earliest kernel needs. It may also stay idle for a move that is about to be ready.
+ * Sums that are ready together travel in one bucket. Kernels keep their order. What comes out is a fixed order for each
+ * stream. A program has it that calls every collective after those before it on its stream, and copies a sum when it is there.
+ */
+import type { CollectiveKind } from '../../cost/collective-model.ts';
+import { internalError } from '../../errors.ts';
+import { together } from './bucket.ts';
+import { COMPUTE, taskSeconds, writers, type Schedule, type Task } from './schedule.ts';
+
+interface UrgentFirstOptions {
+  /** Most bytes of one bucket of sums; 0: none. */
+  readonly bucketBytes: number;
+  /**
+   * Seconds that a move may come late for each second that its stream does not stay idle for it. 0: no move that can be
+   * foreseen is late.
+   */
+  readonly patience: number;
+  /** Seconds of a collective over the flattened group of some mesh dims. */
+  seconds(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): number;
+}
+
+/** Which moves no kernel needs, by position. */
+export function sums(schedule: Schedule): Uint8Array {
+  const { need, kernels } = new Needs(schedule);
+  return Uint8Array.from(schedule.tasks, ({ collective, kernels: runs }, at) =>
+    Number(collective !== undefined && runs === 1 && need[at] === kernels.length),
+  );
+}
+
+export function urgentFirst(schedule: Schedule, options: UrgentFirstOptions): Schedule {
+  return new ListScheduler(schedule, options).run();
+}
+
+/** Between which kernels each task can run. */
+class Needs {
+  /** Positions of kernels, in program order; and the number of each task among them, -1: it is none. */
+  readonly kernels: readonly number[];
+  readonly numberOf: Int32Array;
+  readonly writer: Int32Array;
+  /** Number of the last kernel that a task waits for, and of the first that waits for it; a kernel's is its own. */
+  readonly maker: Int32Array;
+  readonly need: Int32Array;
+
+  constructor({ tasks, buffers, ...rest }: Schedule) {
+    this.writer = writers({ tasks, buffers, ...rest });
+    this.kernels = tasks.flatMap(({ kind }, at) => (kind === 'compute' ? [at] : []));
+    this.numberOf = new Int32Array(tasks.length).fill(-1);
+    this.kernels.forEach((at, k) => (this.numberOf[at] = k));
+    this.maker = Int32Array.from(this.numberOf);
+    tasks.forEach((task, at) => {
+      if (this.numberOf[at] >= 0) return;
+      for (const b of task.reads) if (this.writer[b] >= 0) this.maker[at] = Math.max(this.maker[at], this.maker[this.writer[b]]);
+    });
+    this.need = new Int32Array(tasks.length);
+    const needed = new Int32Array(buffers.length).fill(this.kernels.length);
+    for (let at = tasks.length - 1; at >= 0; at--) {
+      const own = this.numberOf[at];
+      this.need[at] = own >= 0 ? own : tasks[at].writes.reduce((least, b) => Math.min(least, needed[b]), this.kernels.length);
+      for (const b of tasks[at].reads) needed[b] = Math.min(needed[b], this.need[at]);
+    }
+  } // prettier-ignore
+}
+
+class ListScheduler {
+  private readonly needs: Needs;
+  private readonly seconds: Float64Array;
+  /** Seconds of kernels before each. */
+  private readonly before: Float64Array;
+  private readonly rank: Float64Array;
+  private readonly isSum: Uint8Array;
+  /** What each task still waits for, and who waits for its start and its end. */
+  private readonly waits: Int32Array;
+  private readonly onStart: number[][];
+  private readonly onEnd: number[][];
+  /** By stream: tasks that are ready, and ready sums, each by rank. */
+  private readonly ready: number[][];
+  private readonly readySums: number[][];
+  /** By stream: moves that some kernel needs, by the kernel that makes them; and the first that may not be ready. */
+  private readonly coming: readonly (readonly number[])[];
+  private readonly firstComing: Int32Array;
+  /** What each stream runs, and until when. */
+  private readonly running: (readonly number[] | undefined)[];
+  private readonly ends: Float64Array;
+  private kernelsStarted = 0;
+  private kernelEnd = 0;
+  private now = 0;
+  private readonly order: Task[] = [];
+
+  constructor(
+    private readonly schedule: Schedule,
+    private readonly options: UrgentFirstOptions,
+  ) {
+    const { tasks, streams } = schedule;
+    this.needs = new Needs(schedule);
+    const { kernels, need, maker } = this.needs;
+    this.seconds = Float64Array.from(tasks, (task) => taskSeconds(schedule, task));
+    this.before = new Float64Array(kernels.length + 1);
+    kernels.forEach((at, k) => (this.before[k + 1] = this.before[k] + this.seconds[at]));
+    this.rank = this.ranks();
+    this.isSum = options.bucketBytes > 0 ? sums(schedule) : new Uint8Array(tasks.length);
+    this.waits = new Int32Array(tasks.length);
+    this.onStart = tasks.map(() => []);
+    this.onEnd = tasks.map(() => []);
+    this.link();
+    this.ready = streams.map(() => []);
+    this.readySums = streams.map(() => []);
+    this.coming = streams.map((_, s) =>
+      tasks
+        .flatMap(({ stream }, at) =>
+          s !== COMPUTE && stream === s && need[at] < kernels.length && maker[at] >= 0 ? [at] : [],
+        )
+        .sort((a, b) => maker[a] - maker[b]),
+    );
+    this.firstComing = new Int32Array(streams.length);
+    this.running = streams.map(() => undefined);
+    this.ends = new Float64Array(streams.length).fill(Infinity);
+  }
+
+  run(): Schedule {
+    const { tasks, streams } = this.schedule;
+    tasks.forEach((_, at) => {
+      if (this.waits[at] === 0) this.makeReady(at);
+    });
+    for (let done = 0; done < tasks.length;) {
+      for (let moved = true; moved;) {
+        moved = false;
+        for (let s = 0; s < streams.length; s++) if (this.running[s] === undefined && this.start(s)) moved = true;
+      }
+      this.now = this.ends.reduce((a, b) => Math.min(a, b));
+      if (this.now === Infinity) throw internalError('tasks wait for each other');
+      for (let s = 0; s < streams.length; s++) {
+        const members = this.running[s];
+        if (members === undefined || this.ends[s] > this.now) continue;
+        this.running[s] = undefined;
+        this.ends[s] = Infinity;
+        done += members.length;
+        for (const at of members) this.release(this.onEnd[at]);
+      }
+    }
+    return { ...this.schedule, tasks: this.order };
+  }
+
+  private link(): void {
+    const { tasks } = this.schedule;
+    const { kernels, writer } = this.needs;
+    const position = new Map(tasks.map(({ id }, at) => [id, at]));
+    const wait = (at: number, list: number[] | undefined): void => {
+      if (list === undefined) throw internalError(`${tasks[at].name} waits for a task that is not there`);
+      list.push(at);
+      this.waits[at]++;
+    };
+    tasks.forEach((task, at) => {
+      for (const b of task.reads) if (writer[b] >= 0) wait(at, this.onEnd[writer[b]]);
+      for (const id of task.afterStart ?? []) wait(at, this.onStart[position.get(id) ?? -1]);
+      for (const id of task.afterEnd ?? []) wait(at, this.onEnd[position.get(id) ?? -1]);
+    });
+    for (let k = 1; k < kernels.length; k++) wait(kernels[k], this.onEnd[kernels[k - 1]]);
+  }
+
+  /**
+   * By task: the position of the first kernel that needs it, its own for a kernel. A copy that a collective reads is wanted
+   * as soon as it can be made.
+   */
+  private ranks(): Float64Array {
+    const { tasks, buffers } = this.schedule;
+    const { kernels, numberOf, need, maker } = this.needs;
+    const n = tasks.length;
+    const feeds = new Uint8Array(buffers.length);
+    for (const task of tasks) if (task.collective !== undefined) for (const b of task.reads) feeds[b] = 1;
+    return Float64Array.from(tasks, (task, at) => {
+      if (numberOf[at] >= 0) return at;
+      const isFeed = task.stream === COMPUTE && task.writes.some((b) => feeds[b] === 1);
+      const first = need[at] < kernels.length ? kernels[need[at]] : n;
+      const from = maker[at] < 0 ? 0 : kernels[maker[at]] + 1;
+      // Of two that the same kernel needs, the one that is written first.
+      return (isFeed ? Math.min(first, from) : first) - 0.5 + at / (2 * n);
+    });
+  }
+
+  private makeReady(at: number): void {
+    const { stream } = this.schedule.tasks[at];
+    const list = (this.isSum[at] === 0 ? this.ready : this.readySums)[stream];
+    let [low, high] = [0, list.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.rank[list[middle]] < this.rank[at]) low = middle + 1;
+      else high = middle;
+    }
+    list.splice(low, 0, at);
+  }
+
+  private release(list: readonly number[]): void {
+    for (const at of list) if (--this.waits[at] === 0) this.makeReady(at);
+  }
+
+  /** Starts what a free stream takes next, if there is anything. */
+  private start(stream: number): boolean {
+    const ready = this.ready[stream];
+    const place = ready.slice(0, MOST_TRIED).findIndex((at) => this.mayStart(stream, at, this.seconds[at]));
+    const members = place >= 0 ? ready.splice(place, 1) : this.nextSums(stream);
+    if (members.length === 0) return false;
+    const [first] = members;
+    const { task, seconds } = this.bucketOf(members);
+    this.running[stream] = members;
+    this.ends[stream] = this.now + seconds;
+    if (this.needs.numberOf[first] >= 0) {
+      this.kernelsStarted++;
+      this.kernelEnd = this.ends[stream];
+    }
+    this.order.push(task);
+    for (const one of members) this.release(this.onStart[one]);
+    return true;
+  }
+
+  private bucketOf(members: readonly number[]): { readonly task: Task; readonly seconds: number } {
+    const { tasks, launchSeconds } = this.schedule;
+    const [first] = members;
+    if (members.length === 1) return { task: tasks[first], seconds: this.seconds[first] };
+    const seconds = this.secondsTogether(members);
+    const bytes = members.reduce((sum, at) => sum + (tasks[at].collective?.bytes ?? 0), 0);
+    return { task: together(members.map((at) => tasks[at]), bytes, seconds), seconds: seconds + launchSeconds }; // prettier-ignore
+  }
+
+  private secondsTogether(members: readonly number[]): number {
+    const { tasks } = this.schedule;
+    const work = tasks[members[0]].collective;
+    if (work === undefined) throw internalError(`${tasks[members[0]].name} is no collective`);
+    const bytes = members.reduce((sum, at) => sum + (tasks[at].collective?.bytes ?? 0), 0);
+    return this.options.seconds(work.kind, bytes, work.meshDims);
+  }
+
+  /** Takes the first ready sum, and as many others like it as a bucket holds and the stream has time for. */
+  private nextSums(stream: number): readonly number[] {
+    const list = this.readySums[stream];
+    if (list.length === 0) return [];
+    const { tasks } = this.schedule;
+    const [first] = list;
+    const key = sumKey(tasks[first]);
+    const members = [first];
+    let bytes = tasks[first].collective?.bytes ?? 0;
+    let alone = tasks[first].seconds;
+    for (const at of list) {
+      if (at === first || sumKey(tasks[at]) !== key) continue;
+      bytes += tasks[at].collective?.bytes ?? 0;
+      alone += tasks[at].seconds;
+      if (bytes > this.options.bucketBytes || this.secondsTogether([...members, at]) > alone) break;
+      members.push(at);
+    }
+    for (let size = members.length; size >= 1; size = Math.floor(size / 2)) {
+      const taken = members.slice(0, size);
+      if (!this.mayStart(stream, first, this.bucketOf(taken).seconds)) continue;
+      this.readySums[stream] = list.filter((at) => !taken.includes(at));
+      return taken;
+    }
+    return [];
+  }
+
+  /** Whether a stream may run a task for so long: what kernels need before it, and is soon ready, must not be too late then. */
+  private mayStart(stream: number, at: number, seconds: number): boolean {
+    if (stream === COMPUTE) return true;
+    const { maker, need } = this.needs;
+    const list = this.coming[stream];
+    while (this.firstComing[stream] < list.length && this.waits[list[this.firstComing[stream]]] === 0)
+      this.firstComing[stream]++;
+    const end = this.now + seconds;
+    // The time at which the step would have begun if no kernel had waited since.
+    const began = (this.running[COMPUTE] === undefined ? this.now : Math.max(this.now, this.kernelEnd)) - this.before[this.kernelsStarted]; // prettier-ignore
+    let firstReady = Infinity;
+    for (let i = this.firstComing[stream]; i < list.length; i++) {
+      const other = list[i];
+      if (this.waits[other] === 0 || this.rank[other] >= this.rank[at]) continue;
+      const there = Math.max(this.now, began + this.before[maker[other] + 1]);
+      if (there >= end) break;
+      firstReady = Math.min(firstReady, there);
+      const late = end - Math.max(there, began + this.before[need[other]] - this.seconds[other]);
+      if (late > this.options.patience * (firstReady - this.now) + ROUNDING) return false;
+    }
+    return true;
+  }
+}
+
+/** Most ready tasks of which a stream looks for one that may start. */
+const MOST_TRIED = 8;
+/** Seconds below which nothing is late. */
+const ROUNDING = 1e-12;
+
+/** Sums with one key may be one collective. */
+function sumKey({ collective, phase }: Task): string {
+  return collective === undefined ? '' : `${collective.kind} ${collective.meshDims.join()} ${collective.key} ${phase}`;
+}

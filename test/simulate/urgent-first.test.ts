@@ -1,0 +1,76 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { play } from '../../src/simulate/timeline/play.ts';
+import { checkSchedule, type Buffer, type Schedule, type Task } from '../../src/simulate/timeline/schedule.ts';
+import { urgentFirst } from '../../src/simulate/timeline/urgent-first.ts';
+import { judge, programs } from './random-schedules.ts';
+
+/** Kernels and moves in program order; each reads what those named in it made. `sum` writes what nobody reads. */
+function steps(list: readonly (readonly [name: string, seconds: number, ...reads: string[]])[]): Schedule {
+  const names = list.map(([name]) => name);
+  const buffers = names.map((name): Buffer => ({ name, bytes: 1, kind: 'activation', given: false, kept: false, weight: false })); // prettier-ignore
+  const tasks = list.map(([name, seconds, ...reads], id): Task => {
+    const common = { id, name, seconds, kernels: 1, reads: reads.map((r) => names.indexOf(r)), writes: [id], phase: 'backward' as const }; // prettier-ignore
+    if (/^k/.test(name)) return { ...common, kind: 'compute', stream: 0 };
+    return { ...common, kind: 'collective', stream: 1, collective: { kind: 'all_reduce', meshDims: [0], bytes: seconds - 1, key: 'f32' } }; // prettier-ignore
+  });
+  return { tasks, buffers, streams: ['compute', 'links'], launchSeconds: 0 };
+}
+
+/** A second of latency, and a second for each byte. */
+const seconds = (_: string, bytes: number): number => 1 + bytes;
+const ordered = (schedule: Schedule, bucketBytes: number, patience: number): Schedule => {
+  const out = urgentFirst(schedule, { bucketBytes, patience, seconds });
+  checkSchedule(out);
+  return out;
+};
+const played = (schedule: Schedule): number => play(schedule).seconds;
+
+describe('urgent moves first', () => {
+  it('CM-32 a move that a kernel waits for does not stand behind a sum of gradients', () => {
+    const step = steps([['k1', 1], ['sum', 3, 'k1'], ['move', 1, 'k1'], ['k2', 1, 'move']]); // prettier-ignore
+    expect(played(step)).toBe(6);
+    const out = ordered(step, 0, 1);
+    expect(out.tasks.map((t) => t.name)).toEqual(['k1', 'move', 'k2', 'sum']);
+    expect(played(out)).toBe(5);
+  });
+
+  it('CM-32 a stream stays idle for a move that is soon ready, unless the wait is longer than the delay it saves', () => {
+    // The sum would end at 4; the move is ready at 2, and its kernel is late by 2 for a stream that would idle for 1.
+    const step = steps([['k1', 1], ['sum', 3, 'k1'], ['k2', 1], ['move', 1, 'k2'], ['k3', 4, 'move']]); // prettier-ignore
+    expect(played(step)).toBe(9);
+    expect(played(ordered(step, 0, 2))).toBe(9);
+    expect(played(ordered(step, 0, 1))).toBe(7);
+    expect(played(ordered(step, 0, 0))).toBe(7);
+  });
+
+  it('CM-32 sums that are ready together are one collective, as long as the stream has time for', () => {
+    const step = steps([['k1', 2], ['a', 2, 'k1'], ['b', 2, 'k1'], ['c', 2, 'k1'], ['k2', 6, 'k1']]); // prettier-ignore
+    const out = ordered(step, 25, 0);
+    expect(out.tasks.filter((t) => t.kind === 'collective').map((t) => t.name)).toEqual(['3 x all_reduce (a ..)']);
+    expect(played(out)).toBe(8);
+    expect(play(out).communicationSeconds).toBe(4);
+    expect(ordered(step, 2, 0).tasks.filter((t) => t.kind === 'collective')).toHaveLength(2);
+    // A move is ready at 4.5 whose kernel waits: only one sum ends before it.
+    const hurry = steps([['k1', 2], ['a', 2, 'k1'], ['b', 2, 'k1'], ['c', 2, 'k1'], ['k2', 2.5, 'k1'], ['move', 1, 'k2'], ['k3', 6, 'move']]); // prettier-ignore
+    expect(ordered(hurry, 25, 0).tasks.map((t) => t.name)).toEqual(['k1', 'k2', 'a', 'move', 'k3', '2 x all_reduce (b ..)']); // prettier-ignore
+    expect(played(ordered(hurry, 25, 0))).toBe(11.5);
+    expect(played(hurry)).toBe(15);
+  });
+
+  it('CM-32 on any program: the same tasks, kernels in their order, data before its readers, never below the busiest stream', () => {
+    fc.assert(
+      fc.property(programs, fc.constantFrom(0, 60), fc.constantFrom(0, 1, Infinity), (schedule, bucketBytes, patience) => {
+        const out = ordered(schedule, bucketBytes, patience);
+        const timeline = play(out);
+        judge(out, timeline);
+        const kernels = ({ tasks }: Schedule): readonly Task[] => tasks.filter(({ kind }) => kind === 'compute');
+        expect(kernels(out)).toEqual(kernels(schedule));
+        const written = ({ tasks }: Schedule): readonly number[] => tasks.flatMap(({ writes }) => writes).sort((a, b) => a - b);
+        expect(written(out)).toEqual(written(schedule));
+        if (bucketBytes === 0) expect([...out.tasks].sort((a, b) => a.id - b.id)).toEqual(schedule.tasks);
+      }),
+      { seed: 11 },
+    ); // prettier-ignore
+  });
+});
