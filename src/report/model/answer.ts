@@ -6,6 +6,7 @@ import { stageText, type Pipeline } from '../analysis/pipeline.ts';
 import type { Roofline } from '../analysis/layers.ts';
 import type { Streams } from '../analysis/streams.ts';
 import { planBandText, planFitText } from './certainty.ts';
+import { gradientText } from './memory-parts.ts';
 import { bytesText, countText, countedText, excessOver, percentText, secondsText } from '../../units.ts';
 
 /** What the answer is made of. */
@@ -72,7 +73,7 @@ function fitWords(plan: Plan): string {
 
 function memoryLine({ memory }: Plan): string {
   const { peakBytes, budgetBytes, timeline } = memory;
-  const parts = `parameters ${bytesText(memory.parameterBytes)}, gradients ${bytesText(memory.gradientBytes)}, optimizer ${bytesText(memory.optimizerBytes)}`;
+  const parts = `parameters ${bytesText(memory.parameterBytes)}, ${gradientText(memory)}, optimizer ${bytesText(memory.optimizerBytes)}`;
   const of = `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} per device`;
   const fits = peakBytes <= budgetBytes;
   if (timeline === undefined) return `${fits ? 'fits' : 'does not fit'}: ${of} (${parts}; activations not modelled)`;

@@ -7,6 +7,7 @@ import type { Plan } from '../../plan/record/types.ts';
 import { askedGap, isGapGiven, type PlanRequest } from '../../plan/request/request.ts';
 import type { RecipeResult } from '../../zoo/compare/compare.ts';
 import { planBandText, planFitText } from '../model/certainty.ts';
+import { gradientText } from '../model/memory-parts.ts';
 import { parameterElements, parameterTable } from '../model/parameters.ts';
 import { settingLines } from '../model/settings.ts';
 import { bytesText, countedText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
@@ -44,7 +45,7 @@ export function planSummary(
     `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,
     `range      ${planBandText(plan, objective.seconds)}`,
     ...executedLines(objective),
-    `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   gradients ${m(memory.gradientBytes)}   optimizer ${m(memory.optimizerBytes)}   ${activationText(memory)}${fit === undefined ? '' : `   ${fit}`}`,
+    `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   ${gradientText(memory)}   optimizer ${m(memory.optimizerBytes)}   ${activationText(memory)}${fit === undefined ? '' : `   ${fit}`}`,
     ...timelineLines(memory),
     `proof      ${proofText(plan)}`,
   ];
