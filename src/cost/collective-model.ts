@@ -84,9 +84,29 @@ export interface GroupTopology {
 export function groupTopology(mesh: DeviceMesh, devicesPerHost: number, meshDims: readonly number[]): GroupTopology {
   const devices = mesh.sizeOf(meshDims);
   if (devices === 1) return { devices, hosts: 1, perHost: 1 };
+  const even = evenMembers(mesh, devicesPerHost, meshDims);
+  if (even !== undefined) return { devices, hosts: devices / even, perHost: even };
   const [{ units, members }] = groupLevels(mesh, meshDims, hostLevel(devicesPerHost)).spans;
   return { devices, hosts: units, perHost: members };
 }
+
+/**
+ * Members of a group on each host where devices lie in order and each dim divides a host, fills whole ones, or both, so that all
+ * groups lie alike; undefined elsewhere, where devices are looked at one by one.
+ */
+function evenMembers({ sizes, strides, devices }: DeviceMesh, perHost: number, meshDims: readonly number[]): number | undefined {
+  if (!devices.every((id, rank) => id === rank)) return undefined;
+  let members = 1;
+  for (let d = 0; d < sizes.length; d++) {
+    const span = strides[d] * sizes[d];
+    let inside = 1;
+    if (perHost % span === 0) inside = sizes[d];
+    else if (perHost % strides[d] === 0 && span % perHost === 0) inside = perHost / strides[d];
+    else if (strides[d] % perHost !== 0) return undefined;
+    if (meshDims.includes(d)) members *= inside;
+  }
+  return members;
+} // prettier-ignore
 
 /** Makes a value for each set of mesh dims once; the order in which a set is named does not matter. */
 export function byMeshDims<T>(make: (meshDims: readonly number[]) => T): (meshDims: readonly number[]) => T {

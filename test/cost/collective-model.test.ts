@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { alphaBeta } from '../../src/cost/collectives/alpha-beta.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { COLLECTIVE_KINDS, groupTopology } from '../../src/cost/collective-model.ts';
+import { groupLevels, hostLevel } from '../../src/mesh/devices/levels.ts';
 import { COST_PRESETS } from '../../src/cost/presets/names.ts';
 import { collectiveModel } from '../../src/cost/presets/presets.ts';
 import { DeviceMesh, parseMesh } from '../../src/mesh/devices/mesh.ts';
@@ -108,4 +109,29 @@ describe('presets', () => {
     expect(collectiveModel('dtensor', cluster, mesh(8)).seconds('all_gather', 2 ** 22, [0])).toBe(before);
     expect(before * 1e6).toBeCloseTo(49.7734, 4);
   });
+});
+
+test('groups that lie alike have the topology that looking at every device finds', () => {
+  let shapes = 0;
+  for (const perHost of [1, 2, 3, 4, 6, 8, 12, 64, 72])
+    for (const sizes of [
+      [2, 4, 8],
+      [3, 4, 2],
+      [4, 1, 6],
+      [16, 2, 2, 2],
+      [5, 8],
+      [2, 3, 3],
+      [6, 12],
+      [9, 8],
+    ]) {
+      const dims = mesh(...sizes);
+      for (let mask = 1; mask < 2 ** sizes.length; mask++) {
+        const chosen = [...sizes.keys()].filter((d) => (mask >> d) & 1);
+        const { devices, spans } = groupLevels(dims, chosen, hostLevel(perHost));
+        const [{ units: hosts, members }] = spans;
+        expect(groupTopology(dims, perHost, chosen), `${sizes.join()} on ${perHost}, ${chosen.join()}`).toEqual({ devices, hosts, perHost: devices === 1 ? 1 : members }); // prettier-ignore
+        shapes++;
+      }
+    }
+  expect(shapes).toBe(9 * (7 + 7 + 7 + 15 + 3 + 7 + 3 + 3));
 });
