@@ -153,7 +153,8 @@ class Alternation {
       const found = await this.solved(compactProblem(problem, this.kept), isBound);
       if (found === undefined) return;
       const isNew = this.look(found);
-      if (!isBound && !isNew) break;
+      // A known answer leaves the mixture as it is, and the next round with it.
+      if (!isNew) break;
       cuts.push(this.costs.cut(found, packing, prices));
     }
     if (isBound) return;
