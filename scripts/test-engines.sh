@@ -2,6 +2,7 @@
 # Checks against real PyTorch, spmd_types, JAX, transformers and packages that read exported files (docs/engines.md). Takes the
 # python3 at hand if it has all of them; otherwise makes a virtual environment once, in node_modules/.cache/engines or
 # $SHARDWRIGHT_ENGINES, which takes what python3 has of them. `--install` ends there; other arguments go to vitest.
+# With SHARDWRIGHT_FULL=1 Ray Train gets an environment beside it, which reads the packages of the first: 600 MB, about a minute.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 torch=2.13.0
@@ -55,6 +56,23 @@ else
       exit 1
     fi
   fi
+fi
+if [ "${SHARDWRIGHT_FULL:-}" = 1 ]; then
+  ray="ray[train]==2.60.0"
+  with_ray=$folder-ray/bin/python
+  if ! { [ -x "$with_ray" ] && has "$with_ray" "${ray/\[train\]/}" "torch==$torch" pyarrow; }; then
+    echo "installing $ray in $folder-ray (once)" >&2
+    rm -rf "$folder-ray"
+    "$python" -m venv --without-pip "$folder-ray"
+    "$python" -c "import site; print('\n'.join(site.getsitepackages()))" >"$(echo "$folder-ray"/lib/python3.*/site-packages)/engines.pth"
+    pip=(python3 -m pip)
+    if "$python" -m pip --version >/dev/null 2>&1; then pip=("$python" -m pip); fi
+    if ! "${pip[@]}" --python "$with_ray" install --quiet --disable-pip-version-check "$ray"; then
+      rm -rf "$folder-ray"
+      echo "test:engines could not install $ray: the test of Ray Train is skipped." >&2
+    fi
+  fi
+  export SHARDWRIGHT_RAY_PYTHON=$with_ray
 fi
 if [ "${1:-}" = --install ]; then exit; fi
 SHARDWRIGHT_PYTHON=$python exec node_modules/.bin/vitest run --config vitest.engines.config.ts "$@"

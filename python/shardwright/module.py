@@ -55,7 +55,7 @@ def parallelize(
         raise MismatchError(
             "E_COMPILE",
             f"values decide what {', '.join(decides)} run, and torch.compile takes no collectives in its own conditions",
-            hint="compile=False; loops with a known number of trips are compiled.",
+            hint="compile=False; scan and map, whose number of trips is known, are compiled.",
         )
     try:
         here = opened.program.Here(device_mesh)

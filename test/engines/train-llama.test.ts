@@ -1,17 +1,22 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
-/** `examples/train_llama` as its README says, on this machine; Ray Train where this Python has it. */
+/**
+ * `examples/train_llama` as its README says, on this machine: under torchrun, by its SLURM script with a stand-in of `srun` and `scontrol`
+ * that starts two launchers here, and under Ray Train, which has an environment of its own (`scripts/test-engines.sh`).
+ */
 const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const example = join(root, 'examples/train_llama');
 const folder = mkdtempSync(join(tmpdir(), 'shardwright-llama-'));
-const hasRay = spawnSync(python, ['-c', 'import ray.train.torch, pyarrow']).status === 0;
+const rayPython = process.env.SHARDWRIGHT_RAY_PYTHON ?? python;
+const hasRay = spawnSync(rayPython, ['-c', 'import ray.train.torch, pyarrow']).status === 0;
 const env = { ...process.env, PYTHONPATH: join(root, 'python'), PATH: `${folder}:${process.env.PATH ?? ''}`, OMP_NUM_THREADS: '1' }; // prettier-ignore
 const run = (...argv: string[]): string => execFileSync(python, argv, { env, cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }); // prettier-ignore
 const losses = (text: string): number[] => [...stripVTControlCharacters(text).matchAll(/(?:^|\) )\d+ (\d\.\d+)$/gm)].map(([, loss]) => Number(loss)); // prettier-ignore
@@ -47,7 +52,60 @@ describe('a small Llama, by its plan', () => {
     expect(readme).toContain(`${count('all_gather')} all-gathers, ${count('all_reduce')} all-reduces and ${count('reduce_scatter')} reduce-scatters`); // prettier-ignore
   }, 600_000);
 
-  test.skipIf(!hasRay)(`four workers of Ray Train${hasRay ? '' : ' (this Python has no ray[train])'}`, () => {
-    expectCurve(losses(run(join(example, 'train_ray.py'))), 2);
+  describe('slurm.sh on two hosts of two devices', () => {
+    beforeAll(() => {
+      const scripts = {
+        torchrun: `exec '${python}' -m torch.distributed.run "$@"`,
+        scontrol: 'test "$1 $2 $3" = "show hostnames here[1-2]" && printf "localhost\\nother\\n"',
+        srun: 'SLURM_NODEID=0 "$@" & first=$!; SLURM_NODEID=1 "$@" & second=$!; wait $first; a=$?; wait $second && exit $a',
+      };
+      for (const [name, text] of Object.entries(scripts)) writeFileSync(join(folder, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 }); // prettier-ignore
+    });
+    const slurm = async (cwd: string) => {
+      const job = { SLURM_JOB_ID: '7', SLURM_NNODES: '2', SLURM_JOB_NODELIST: 'here[1-2]' };
+      const asked = {
+        DEVICES_PER_HOST: '2',
+        DEVICE: 'cpu',
+        PORT: String(await freePort()),
+        TRAIN: join(example, 'train.py'),
+      };
+      return spawnSync('bash', [join(example, 'slurm.sh')], {
+        cwd,
+        env: { ...env, ...job, ...asked },
+        encoding: 'utf8',
+      });
+    };
+
+    test('trains as one process by a plan for such hosts', async () => {
+      const cluster = JSON.parse(readFileSync(join(example, 'cluster.json'), 'utf8')) as object;
+      const cwd = join(folder, 'hosts');
+      mkdirSync(cwd);
+      writeFileSync(join(cwd, 'two.json'), JSON.stringify({ ...cluster, devicesPerHost: 2 }));
+      execFileSync(python, [join(example, 'plan.py'), 'dp=2,tp=2', 'two.json'], { env, cwd, stdio: 'ignore' });
+      const { status, stdout, stderr } = await slurm(cwd);
+      expect(status, stderr.slice(-3000)).toBe(0);
+      expectCurve(losses(stdout), 2);
+    }, 600_000);
+
+    test('refuses a plan for four devices on one host', async () => {
+      const { status, stderr } = await slurm(folder);
+      expect(status).not.toBe(0);
+      expect(stderr).toContain('E_HOSTS the plan has ranks [0, 1, 2, 3] on one host each, the launcher has host 0: ranks [0, 1]; host 1: ranks [2, 3]'); // prettier-ignore
+    }, 600_000);
+  });
+
+  test.skipIf(!hasRay)(`four workers of Ray Train${hasRay ? '' : ' (no ray[train]: SHARDWRIGHT_FULL=1 npm run test:engines installs it)'}`, () => {
+    const out = execFileSync(rayPython, [join(example, 'train_ray.py')], { env, cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+    expectCurve(losses(out), 2);
   }, 600_000); // prettier-ignore
 });
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once('error', reject);
+    server.listen(0, () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => resolve(port));
+    });
+  });
+}

@@ -28,6 +28,22 @@ function recurrent({ xs, wx, wh, gate }: Record<keyof typeof inputs, Tensor>): T
   return last.mul(last).mean().add(ys.mul(ys).mean());
 }
 
+/** A recurrence whose trips do all the same, and a map over its rows: loops with a known number of trips. */
+function looped({ xs, wx, wh, gate }: Record<keyof typeof inputs, Tensor>): Tensor {
+  const [last, ys] = scan(
+    (h, x) => {
+      const next = x.matmul(wx).add(h.matmul(wh)).tanh();
+      return [next, next];
+    },
+    xs.select(0, 0).mul(0),
+    xs,
+  );
+  return last
+    .square()
+    .mean()
+    .add(map((y) => y.matmul(gate).sin(), ys).mean());
+}
+
 /** A loop that ends when its own values say so, and a map over rows that devices may share. */
 function iterated({ xs, wx, wh }: Record<keyof typeof inputs, Tensor>): Tensor {
   const [last] = whileLoop(
@@ -40,5 +56,6 @@ function iterated({ xs, wx, wh }: Record<keyof typeof inputs, Tensor>): Tensor {
 
 export const TRACED: Readonly<Record<string, () => Graph>> = {
   iterated: () => trace(iterated, inputs),
+  looped: () => jointGraph(trace(looped, inputs), { seed: 1 }),
   recurrent: () => jointGraph(trace(recurrent, inputs), { seed: 1 }),
 };

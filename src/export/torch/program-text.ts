@@ -70,7 +70,7 @@ interface ProgramParts {
   readonly program: DeviceProgram;
   readonly groups: Set<string>;
   readonly helpers: Set<Helper>;
-  /** Names of calls that decide by a value. */
+  /** Calls that decide by a value, `cond_1 (cond)`. */
   readonly decisions: Set<string>;
   /** Functions of bodies. */
   readonly functions: ReadonlyMap<Graph, string>;
@@ -255,7 +255,7 @@ class FunctionText {
     const typeOf = (name: string): Node['type'] => this.types.get(name) ?? { kind: 'none' };
     const written = controlText(program, node, form, argument, (body) => functions.get(body) ?? '', typeOf);
     for (const name of written.helpers) helpers.add(name);
-    if (written.decides) decisions.add(node.name);
+    if (written.decides) decisions.add(`${node.name} (${node.target})`);
     return written.text;
   }
 

@@ -205,6 +205,21 @@ def recurrent(dtype: torch.dtype) -> Sample:
     return Sample(Recurrent(16).to(dtype), (torch.randn(6, 8, 16, dtype=dtype),), loss=lambda loss: loss)
 
 
+class Looped(Recurrent):
+    """As `looped` of `test/export/traced-models.ts`."""
+
+    def forward(self, xs: torch.Tensor) -> torch.Tensor:
+        h, ys = torch.zeros_like(xs[0]), []
+        for x in xs:
+            h = (x @ self.wx + h @ self.wh).tanh()
+            ys.append(h)
+        return (h * h).mean() + (torch.stack(ys) @ self.gate).sin().mean()
+
+
+def looped(dtype: torch.dtype) -> Sample:
+    return Sample(Looped(16).to(dtype), (torch.randn(6, 8, 16, dtype=dtype),), loss=lambda loss: loss)
+
+
 class Controlled(Recurrent):
     """A condition, then a scan, as PyTorch captures them."""
 
@@ -291,6 +306,7 @@ MODELS = {
     "gpt2": gpt2,
     "mixtral": mixtral,
     "moe": moe,
+    "looped": looped,
     "recurrent": recurrent,
     "controlled": controlled,
     "llama-bf16": lambda dtype: llama(dtype, "sdpa"),
