@@ -56,7 +56,7 @@ export interface CollectiveModel {
   record(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): CostRecord;
   /** Seconds to read and write local bytes, given the sum of both. */
   copySeconds(bytes: number): number;
-  /** Seconds of a local slice by the bytes that it writes; absent: those of a copy. */
+  /** Seconds of a local slice by the bytes that it writes, 0 of a view; absent: those to read and write them. */
   sliceSeconds?(bytes: number): number;
   /**
    * Seconds that the planning problem charges for a whole redistribution between shardings of S, R and P in mesh order, where

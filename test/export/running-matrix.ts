@@ -92,11 +92,6 @@ const MORE_MEMORY: readonly { readonly why: string; readonly upTo: number; reado
     of: ['optimum', ...FSDP].map((plan) => `dropout dp=2,tp=2 ${plan}`),
   },
   {
-    why: 'a strided piece of dim 0 is a copy, which the plan counts as a view',
-    upTo: 0.15,
-    of: [...SEQUENCE.map((plan) => `llama-sdpa dp=2,tp=2 ${plan}`), `llama-bf16 dp=2,tp=2 ${SEQUENCE[1]}`],
-  },
-  {
     why: 'a softmax whose classes are cut is several calls in float32, whose results are tensors of their own',
     upTo: 0.3,
     of: ['optimum', FSDP[1]].map((plan) => `llama-bf16 dp=2,tp=2 ${plan}`),

@@ -93,8 +93,8 @@ export class SlotPricing {
   }
 
   /**
-   * Seconds of one step: a collective, and a read and a write of its bytes for every dim along which pieces are not
-   * contiguous; a slice costs what it writes, nothing where it is a view. Rounded as `quantizedSeconds` says.
+   * Seconds of one step: a collective or a slice, and a read and a write of its bytes for every dim along which pieces are
+   * not contiguous. A slice that is a view costs nothing. Rounded as `quantizedSeconds` says.
    */
   price(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
     return quantizedSeconds(this.seconds(slot, cuts, this.localBytes(cuts, type), type));
@@ -102,7 +102,7 @@ export class SlotPricing {
 
   /** Bytes of a step by the convention of its kind; of a slice the bytes that are written. */
   bytes(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
-    return slotBytes(slot, this.localBytes(cuts, type), type);
+    return this.slotBytes(slot, cuts, this.localBytes(cuts, type), type);
   }
 
   private seconds(slot: PriceSlot, cuts: CutSignature, local: number, type: MovedType): number {
@@ -110,13 +110,32 @@ export class SlotPricing {
     // A kind refuses to cut this size: no state of it can be reached.
     if (local === Infinity) return Infinity;
     const { model } = this;
-    const bytes = slotBytes(slot, local, type);
+    const bytes = this.slotBytes(slot, cuts, local, type);
     if (slot.kind === 'slice')
-      return slot.devices === 1 ? 0 : (model.sliceSeconds?.(bytes) ?? model.copySeconds(bytes));
+      return slot.devices === 1 ? 0 : (model.sliceSeconds?.(bytes) ?? model.copySeconds(2 * bytes));
     for (const d of slot.evenDims) if (!this.divides(cuts, d, type.shape[d])) return Infinity;
     let copied = 0;
-    if (slot.devices > 1) for (const d of slot.copyDims) if (!leads(type.shape, d)) copied += 2 * bytes;
+    if (slot.devices > 1) for (const d of slot.copyDims) if (this.copies(cuts, d, type)) copied += 2 * bytes;
     return model.seconds(slot.kind, bytes, slot.meshDims) + (copied > 0 ? model.copySeconds(copied) : 0);
+  }
+
+  private slotBytes(slot: PriceSlot, cuts: CutSignature, local: number, type: MovedType): number {
+    if (slot.kind === 'to_partial') return 0;
+    if (slot.kind === 'slice' && !this.copies(cuts, slot.copyDims[0], type)) return 0;
+    return local * slot.times;
+  }
+
+  /**
+   * Whether what the last cut of a dim takes apart is not one run in memory: pieces of an inner dim, and pieces of the
+   * leading dim that take rows here and there (`_S(0, 2)`). Putting such pieces together copies as well.
+   */
+  private copies(cuts: CutSignature, dim: number, type: MovedType): boolean {
+    if (!leads(type.shape, dim)) return true;
+    const special = cuts.special.filter((cut) => cut.dim === dim);
+    const last = special.at(-1);
+    if (last === undefined || this.space.placementOf(last.code).oneRun) return false;
+    // Plain pieces that no special cut comes after belong to the last cut.
+    return special.reduce((n, cut) => n * cut.before, 1) === cuts.pieces[dim];
   }
 
   /** Whether every piece of a dim is equally large. */
@@ -167,10 +186,4 @@ function localSizes(p: Placement, sizes: readonly number[], n: number): readonly
   const out = new Set<number>();
   for (const size of sizes) for (let r = 0; r < n; r++) out.add(p.localSize(size, n, r));
   return [...out];
-}
-
-function slotBytes(slot: PriceSlot, local: number, type: MovedType): number {
-  if (slot.kind === 'to_partial') return 0;
-  if (slot.kind === 'slice' && leads(type.shape, slot.copyDims[0])) return 0;
-  return local * slot.times;
 }

@@ -42,7 +42,7 @@ export interface PriceSlot {
   /** Index of the local cuts whose size the step moves; bytes = local bytes x `times`. */
   readonly cuts: number;
   readonly times: number;
-  /** Tensor dims along which pieces are put together or taken apart, for local copies. */
+  /** Tensor dims along which pieces are put together or taken apart, for local copies; of `cuts` the last cut of the dim. */
   readonly copyDims: readonly number[];
   /** Tensor dims that must divide evenly by the pieces of the cuts (merged steps and permutations). */
   readonly evenDims: readonly number[];

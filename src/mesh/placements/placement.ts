@@ -14,6 +14,8 @@ export interface Placement {
   readonly text: string;
   /** Chunks into which the dim is cut before every chunk is cut into n pieces: StridedShard's factor, 1 for other kinds. */
   readonly chunks: number;
+  /** Whether the rows that a rank holds are always one run of the dim: along the leading dim its part is then a view of the whole. */
+  readonly oneRun: boolean;
   /** Run-time object that the placement belongs to: placements of equal text are equal only with the same one. */
   readonly identity?: object | undefined;
   /** Whether it can cut any number of rows over any number of ranks: `refusal` is then always undefined. */

@@ -9,6 +9,7 @@ export abstract class Uncut implements Placement {
   readonly dim = undefined;
   readonly chunks = 1;
   readonly anySize = true;
+  readonly oneRun = true;
 
   get identity(): object | undefined {
     return undefined;

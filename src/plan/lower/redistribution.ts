@@ -50,7 +50,8 @@ export class RedistributionWriter {
         const dim = cutDim(after, step);
         if (hasStrides(before, dim) || hasStrides(after, dim)) return this.sliceEvenly(step, after, value, dim);
         const [old, next] = [this.pieces.of(from, dim, shape[dim]), this.pieces.of(step.to, dim, shape[dim])];
-        return this.slice(value, dim, minus(next.start, old.start), next.rows);
+        const part = this.slice(value, dim, minus(next.start, old.start), next.rows);
+        return step.bytes === 0 || step.groupSize === 1 ? part : this.contiguous(part);
       }
       case 'all_reduce':
         return step.groupSize === 1 ? value : this.reduce(step, before, (op) => this.emit.collective('all_reduce', value, step.meshDims, [op])); // prettier-ignore
@@ -85,7 +86,10 @@ export class RedistributionWriter {
     const coordinates = this.space.mesh.devices.map((_, rank) => coordinate(this.space, rank, m));
     const own = rankInt(coordinates, `coordinate(${this.space.mesh.names[m]})`);
     const start = combine([rows, own], `start(${this.space.mesh.names[m]})`, (size, c) => size * c);
-    if (chunks === 1) return this.slice(value, dim, start, rows);
+    if (chunks === 1) {
+      const part = this.slice(value, dim, start, rows);
+      return step.bytes === 0 || n === 1 ? part : this.contiguous(part);
+    }
     const split = [...shape.slice(0, dim), chunks, times(rows, n), ...shape.slice(dim + 1)];
     const parts = this.emit.call('aten.reshape.default', [ref(value), this.emit.ints(split)]);
     const piece = this.slice(parts, dim + 1, start, rows);
@@ -198,6 +202,11 @@ export class RedistributionWriter {
     }
     return found ?? [];
   }
+
+  /** A tensor of its own: the copy that is priced where pieces are no run in memory, which lets go of the whole. */
+  private contiguous(value: string): string {
+    return this.emit.call('aten.clone.default', [ref(value)], { kwargs: { memory_format: { kind: 'layout', word: 'contiguous_format' } } });
+  } // prettier-ignore
 
   /** Changes a dim with dim 0. */
   private toFront(value: string, dim: number): string {

@@ -17,8 +17,8 @@ import type { PlanTimeline } from './types.ts';
  * its inputs where it wants them, one redistribution step a point, and then runs, one point more.
  *
  *  - Every tensor counts its largest local shard. It lives from the point that makes it to the last that reads it.
- *  - Views share the storage of what they look at and keep it alive, all of it. So do slices of dim 0; a redistribution
- *    that slices another dim writes a copy, as it is priced.
+ *  - Views share the storage of what they look at and keep it alive, all of it. So do slices that take a run of rows of the
+ *    leading dim; any other slice of a redistribution (`S(1)`, `_S(0, 2)`) writes a copy, as it is priced.
  *  - Parameters, buffers and optimizer state live throughout, inputs of the program too (they are the caller's).
  *  - Gradients and other outputs are brought to their placement as soon as they are made, and live to the end. What replaces an
  *    input (a new parameter, a new state, an updated buffer) is written over it once nobody reads the old value any more.

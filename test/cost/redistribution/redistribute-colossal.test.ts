@@ -44,7 +44,7 @@ describe.each(presets)('CM-25 the path and the neighbours of Colossal-Auto, pric
    */
   const theirs = (kind: Kind, axis: number, cuts: number, inner: number): number => {
     const bytes = WHOLE / cuts;
-    if (kind === 'slice') return inner === 0 ? 0 : (model.sliceSeconds?.(bytes) ?? model.copySeconds(bytes));
+    if (kind === 'slice') return inner === 0 ? 0 : (model.sliceSeconds?.(bytes) ?? model.copySeconds(2 * bytes));
     return model.seconds(kind, bytes, [axis]) + (inner > 0 ? model.copySeconds(2 * inner * bytes) : 0);
   };
   /** Prices are rounded to less than this. */

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
+import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { dtensorModel } from '../../../src/cost/presets/dtensor.ts';
+import { collectiveModel } from '../../../src/cost/presets/presets.ts';
 import { Redistributor, type RedistributorOptions } from '../../../src/cost/redistribution/redistribute.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
@@ -254,6 +256,50 @@ function replay(steps: string, src: string, mesh: readonly number[], shape: read
   }
   return total;
 }
+
+/**
+ * What is one run in memory, tried on PyTorch 2.13: `x.narrow(0, ..)` of a contiguous x is contiguous, `x.narrow(1, ..)` is not,
+ * and rows here and there (`x.view(2, 4, 8)[:, a:b].reshape(4, 8)`) have a storage of their own.
+ */
+describe('pieces that are no run in memory are copied: read and written once', () => {
+  const mesh = parseMesh('a=2,b=2');
+  const space = new ShardingSpace(mesh);
+  const model = collectiveModel('nccl', loadCluster('dgx-h100'), mesh);
+  const planner = new Redistributor(space, model);
+  const step = (from: string, to: string) => {
+    const plan = planner.plan({ shape: [8, 8], itemBytes: 4 }, space.parse(from), space.parse(to));
+    expect(plan?.steps.length).toBe(1);
+    return plan!.steps[0];
+  };
+
+  // 64 elements of 4 bytes: a half is 128 bytes.
+  test.each<[string, string, number]>([
+    ['RR', 'RS(0)', 0],
+    ['RS(0)', 'S(0)[1]S(0)[0]', 0],
+    ['RR', 'RS(1)', 128],
+    ['RS(0)', 'S(1)S(0)', 64],
+    ['RR', 'R_S(0, 2)', 128],
+    ['RR', 'R_S(1, 2)', 128],
+    ['R_S(0, 2)', 'S(0)[1]_S(0, 2)[0]', 0],
+    ['RR', 'RRagged(0, [3, 1], 2)', 0],
+    ['RR', 'RRagged(1, [3, 1], 2)', 192],
+    ['RR', 'RInterleaved(0, [6, 2])', 128],
+  ])('slice %s -> %s writes %i bytes', (from, to, bytes) => {
+    const found = step(from, to);
+    expect([found.kind, found.bytes]).toEqual(['slice', bytes]);
+    expect(found.seconds).toBeCloseTo(model.copySeconds(2 * bytes), 15);
+  });
+
+  test.each<[string, number]>([
+    ['RS(0)', 0],
+    ['RS(1)', 1],
+    ['R_S(0, 2)', 1],
+    ['RRagged(0, [3, 1], 2)', 0],
+  ])('what %s gathers is copied %i times', (from, copies) => {
+    const { bytes, seconds } = step(from, 'RR');
+    expect(seconds - model.seconds('all_gather', bytes, [1])).toBeCloseTo(copies * model.copySeconds(2 * bytes), 15);
+  });
+});
 
 describe('PL-55 against the plans that torch 2.13 chose', () => {
   const word = (w: string): string =>

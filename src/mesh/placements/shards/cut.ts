@@ -11,6 +11,7 @@ export abstract class Cut implements Placement {
   abstract readonly kind: string;
   abstract readonly text: string;
   readonly chunks: number = 1;
+  readonly oneRun: boolean = false;
 
   /** @throws RangeError for a negative dim: texts and users' dims are normalised before (`normalDim`) */
   constructor(readonly dim: number) {

@@ -10,6 +10,7 @@ import type { PlacementKind } from '../kinds.ts';
 export class Ragged extends Cut {
   readonly kind = 'ragged';
   readonly text: string;
+  override readonly oneRun = true;
   /** First unit of each rank, and the number of all units at the end. */
   private readonly starts: readonly number[];
 

@@ -7,6 +7,7 @@ import type { PlacementKind } from '../kinds.ts';
 export class Shard extends Cut {
   readonly kind = 'shard';
   readonly text: string;
+  override readonly oneRun = true;
 
   private constructor(dim: number) {
     super(dim);
