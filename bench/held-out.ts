@@ -1,4 +1,5 @@
-import { appendFileSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { publicRuns } from '../scripts/validation-figures.ts';
 import { FITTED, type FittedConstants } from '../src/cost/kernels/fitted.ts';
 import { FAMILY_NAMES, familyOf } from '../src/cost/validation/families.ts';
@@ -13,9 +14,20 @@ import { secondsUnder, solvedRuns, type SolvedRun } from './solved-runs.ts';
  * row for each run (bench/predictions.csv), of vTrain's single node every sixth group; docs and data are made of it. The structure of the model and the settings of each
  * software were written with all rows in view, and this cannot undo that.
  *
- *   npx tsx bench/held-out.ts predictions.csv [passes] [every nth row to fit on]
+ * With a directory, priced programs and constants are kept there, and a run that is stopped goes on where it was: after its minutes
+ * it ends with 3 and is to be started again. The directory belongs to one state of the source.
+ *
+ *   npx tsx bench/held-out.ts [predictions.csv] [passes] [directory] [minutes]
  */
-const [out = 'bench/predictions.csv', passesText = '3', everyText = '3'] = process.argv.slice(2);
+const [out = 'bench/predictions.csv', passesText = '2', kept, minutes = 'Infinity'] = process.argv.slice(2);
+/** Rows of a family that constants are fitted on, whole groups of it. */
+const FITTED_ROWS = 16;
+const startedAt = performance.now();
+function stopIfLate(): void {
+  if (performance.now() - startedAt < Number(minutes) * 60_000) return;
+  console.error('not done: start it again');
+  process.exit(3);
+}
 
 /** Where the search starts: round values, none of them tuned. Two are compiled in or never bind, and stay. */
 const START: FittedConstants = {
@@ -85,23 +97,51 @@ const take = (row: SolvedRun): void => {
   solved.push(row);
   const { run, seconds, callSeconds, peakBytes, recompute } = row;
   appendFileSync(log, `${JSON.stringify({ id: run.id, source: run.source, group: run.group, measured: run.stepSeconds, seconds, callSeconds, peakBytes, memory: run.memoryBytes, oom: run.outOfMemory, recompute, fits: row.fits, again: secondsUnder(row, FITTED) })}\n`); // prettier-ignore
+  stopIfLate();
 };
 const refuse = (run: MeasuredRun, reason: string): void => {
   refused.push(`${run.id},${run.source},${reason}`);
   appendFileSync(log, `refused ${run.id} ${run.source} ${reason}\n`);
 };
-await solvedRuns(runs.filter(isThin), take, refuse);
+await solvedRuns(runs.filter(isThin), take, refuse, kept);
 
 const timed = solved.filter((r) => r.run.stepSeconds !== undefined);
 const families = FAMILY_NAMES.map((name) => {
   const rows = timed.filter((r) => familyOf(r.run.source) === name);
-  const thin = rows.filter((r) => isThin(r.run));
-  return { name, rows, fitted: thin.length > 60 ? thin.filter((_, i) => i % Number(everyText) === 0) : thin };
+  return { name, rows, fitted: sampleOf(rows) };
 }).filter((f) => f.rows.length > 0);
 const heldOut = new Map<string, number>();
+
+/** Whole groups of a family, spread over it, so that ranks are seen. */
+function sampleOf(rows: readonly SolvedRun[]): SolvedRun[] {
+  const groups = new Map<string, SolvedRun[]>();
+  for (const row of rows) groups.set(row.run.group, [...(groups.get(row.run.group) ?? []), row]);
+  const lists = [...groups.values()];
+  const every = Math.max(1, Math.floor(rows.length / FITTED_ROWS));
+  const taken: SolvedRun[] = [];
+  for (let i = 0; i < lists.length && taken.length < FITTED_ROWS; i += Math.max(1, Math.floor((every * lists.length) / rows.length))) {
+    const list = lists[i];
+    const step = Math.max(1, Math.ceil(list.length / (FITTED_ROWS / 2)));
+    taken.push(...list.filter((_, k) => k % step === 0));
+  }
+  return taken;
+} // prettier-ignore
+
+/** Constants fitted on the other families, or those that are kept. */
+function fittedWithout(name: string): FittedConstants {
+  const file = kept === undefined ? undefined : join(kept, `without-${name.replace(/\W+/g, '-')}.json`);
+  if (file !== undefined && existsSync(file)) return JSON.parse(readFileSync(file, 'utf8')) as FittedConstants;
+  stopIfLate();
+  const constants = fit(families.filter((f) => f.name !== name).map((f) => f.fitted), Number(passesText)); // prettier-ignore
+  if (file !== undefined) writeFileSync(file, JSON.stringify(constants));
+  return constants;
+}
+
 for (const left of families) {
-  const constants = fit(families.filter((f) => f !== left).map((f) => f.fitted), Number(passesText)); // prettier-ignore
-  for (const row of left.rows) heldOut.set(row.run.id, secondsUnder(row, constants));
+  const constants = fittedWithout(left.name);
+  // Compute put together from its points lies up to 2 % off (losses are fused in every framework): only the change is taken.
+  for (const row of left.rows)
+    heldOut.set(row.run.id, (row.seconds * secondsUnder(row, constants)) / secondsUnder(row, FITTED));
   const text = Object.entries(constants).map(([k, v]) => `${k} ${Number((v as number).toPrecision(3))}`);
   appendFileSync(log, `without ${left.name}: ${text.join(', ')}\n`);
 }

@@ -4,12 +4,12 @@
  * rows with their seconds under any constants. Routed experts keep the shipped constants.
  */
 
-import { loadCluster } from '../src/cost/hardware/load-cluster.ts';
 import { clocksOf } from '../src/cost/kernels/clocks.ts';
 import { FITTED, type FittedConstants } from '../src/cost/kernels/fitted.ts';
 import type { MeasuredRun } from '../src/cost/validation/runs.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { LayoutPricer, type LayoutParts } from '../src/zoo/layout/price-layout.ts';
+import { KeptSolver } from './kept-programs.ts';
 import type { CoreUnit } from '../src/zoo/sweep/model/types.ts';
 import { RunPredictor, type PredictedRun } from '../src/zoo/validation/predict-run.ts';
 
@@ -23,11 +23,16 @@ export interface SolvedRun extends PredictedRun {
   readonly parts: LayoutParts;
 }
 
-/** Rows in an order in which those that share programs follow one another; `onRow` sees each when it is there. */
+/**
+ * Rows in an order in which those that share programs follow one another; `onRow` sees each when it is there.
+ *
+ * @param kept directory in which priced programs are kept for the next time; absent: nowhere
+ */
 export async function solvedRuns(
   runs: readonly MeasuredRun[],
   onRow: (row: SolvedRun) => void,
   onRefused: (run: MeasuredRun, reason: string) => void,
+  kept?: string,
 ): Promise<void> {
   const table = builtinOperators();
   const shared = new Map<string, MeasuredRun[]>();
@@ -36,7 +41,7 @@ export async function solvedRuns(
     shared.set(key, [...(shared.get(key) ?? []), run]);
   }
   for (const list of shared.values()) {
-    const pricer = new LayoutPricer(table, WAYS);
+    const pricer = kept === undefined ? new LayoutPricer(table, WAYS) : new LayoutPricer(table, WAYS, (q) => new KeptSolver(kept, q, table)); // prettier-ignore
     const predictor = new RunPredictor(table, 'nccl', pricer);
     for (const run of list) {
       const found = await predictor.predict(run);
@@ -73,7 +78,7 @@ function mixed<T>(list: readonly T[], of: (values: readonly number[]) => number)
 export function secondsUnder({ asked, parts }: SolvedRun, constants: FittedConstants): number {
   const { question, layout } = asked;
   const { tailShare, tailMean, hotMatmulTime, pointwiseTraffic, unfusedTraffic, kernelGapSeconds } = constants;
-  const hot = clocksOf(loadCluster(question.cluster)).powerLimited ? hotMatmulTime : 1;
+  const hot = clocksOf(parts.composer.cluster).powerLimited ? hotMatmulTime : 1;
   const traffic = pointwiseTraffic * (question.software?.fusedPointwise === true ? 1 : unfusedTraffic);
   const [core, , ...points] = parts.cores;
   const units = mixed<readonly CoreUnit[]>(points.map((c) => c.units), ([none, twice, waves, bytes, gaps]) => {

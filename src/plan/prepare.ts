@@ -126,6 +126,7 @@ export function prepare(
     collectives,
     charges,
     optimizer: request.optimizer,
+    gradients: request.gradients,
     sharing: request.sharing,
     ...runs,
     budgetBytes,
@@ -323,6 +324,11 @@ function assumptionsOf(
   const list = [
     ACTIVATION_NOTES[activationsOf(request)],
     'Objective: compute and communication one after another, no overlap.',
+    ...(request.gradients === undefined
+      ? []
+      : [
+          `Gradients are kept in ${request.gradients} (--gradients). Their sums over the mesh are priced in the dtype of the program.`,
+        ]),
   ];
   const usable = usableMemoryBytes(model.cluster);
   if (request.memoryBytes !== undefined && request.memoryBytes > usable)

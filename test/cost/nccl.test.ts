@@ -83,6 +83,20 @@ describe('CM-11 parts of the NCCL-like model', () => {
     expect(transfer('blackwell')).toBeCloseTo(transfer('hopper') / 2, 9);
   });
 
+  test('rings over nodes take the latency of their hops and the rate of the cards, as the measured rows do', () => {
+    const h100 = loadCluster('dgx-h100');
+    for (const { nodes, perNode, gather } of ncclConstants().measuredRows) {
+      const model = collectiveModel('nccl', h100, perNode === 1 ? mesh(nodes, 8) : mesh(nodes, 8 / perNode, perNode));
+      const dims = perNode === 1 ? [0] : [0, 2];
+      for (const bytes of [2 ** 28, 2 ** 30]) {
+        // The rows have full links, the cluster 90 % of those between hosts.
+        const row = Math.min(...gather.map(([latency, rate]) => latency * 1e-6 + bytes / (0.9e9 * rate)));
+        expect(model.seconds('all_gather', bytes, dims) / row, `${nodes} x ${perNode}, ${bytes}`).toBeGreaterThan(0.8);
+        expect(model.seconds('all_gather', bytes, dims) / row, `${nodes} x ${perNode}, ${bytes}`).toBeLessThan(1.25);
+      }
+    }
+  }); // prettier-ignore
+
   test('neighbouring rows of the measured table differ at most by a factor of two, but for Simple ring latencies and two LL rates', () => {
     const rows = ncclConstants().measuredRows;
     expect(rows).toHaveLength(20);

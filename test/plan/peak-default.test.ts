@@ -7,6 +7,7 @@ import { usableMemoryBytes } from '../../src/cost/hardware/cluster.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { askedGap } from '../../src/plan/request/request.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import { planTexts, readPlanFolder } from '../../src/plan/record/folder.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import type { ShardResult } from '../../src/plan/search/result.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
@@ -100,4 +101,25 @@ describe('the memory of a device', () => {
     expect(usableMemoryBytes(own)).toBe(23e9);
     expect(usableMemoryBytes(loadCluster(JSON.stringify({ base: 'dgx-h100', memoryBytes: 24e9 })))).toBe(22.8e9);
   });
+});
+
+describe('a plan folder that does not say what its budget holds', () => {
+  const reread = (plan: Plan): ReturnType<typeof readPlanFolder> => {
+    const { activations: _, ...silent } = plan.request;
+    const { certificate: __, ...texts } = planTexts({ ...plan, request: silent }, MLP, { domains: [] } as never);
+    return readPlanFolder(texts, 'plan.json');
+  };
+
+  test('is read by what its memory counts: the peak, or states alone as versions before had it', async () => {
+    const [peak, states, off] = await Promise.all([
+      planFor(MLP, MESH),
+      planFor(MLP, MESH, { activations: 'report' }),
+      planFor(MLP, MESH, { activations: 'off' }),
+    ]);
+    for (const [plan, said] of [[peak, undefined], [states, 'report'], [off, 'off']] as const) {
+      const folder = reread(plan);
+      expect([folder.request?.activations, folder.plan.request.activations]).toEqual([said, said]);
+    }
+    expect(reread(states).isAsWritten).toBe(true);
+  }); // prettier-ignore
 });

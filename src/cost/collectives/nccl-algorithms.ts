@@ -146,7 +146,7 @@ export function algorithmMicros(
         latency.base.ring[protocol] +
         (ringSteps(kind, n) - hops) * intra +
         hops * netOf(latency.net.ring[protocol]) +
-        (nodes > 1 ? 4.7 * nodes * deep : 0);
+        (nodes > 1 && links.crossing === 'literal' ? 4.7 * nodes * deep : 0);
       const slow = kind === 'all_reduce' && protocol === 2 && nodes > 1 && bytes / (links.channels * n) >= 64;
       return slow ? 1.4 * sum : sum;
     }

@@ -26,8 +26,8 @@ import { formulaMicros } from './nccl-literal.ts';
  *
  * - Inside a scale-up domain: measured times where the accelerator's links were measured, else the formulas.
  * - Across nodes: the least time over NCCL's algorithms and protocols, with the cluster's own link rates. Every group over
- *   nodes is limited by the network cards of its devices, two-node groups too; no deep-network dents, no extra latency
- *   beside the hops.
+ *   nodes is limited by the network cards of its devices, two-node groups too; no dents of single sizes, no
+ *   latency beside the hops: so are NCCL's model and the measured rows of rings over nodes (`data/nccl.json`, `measuredRows`).
  * - An all_gather or reduce_scatter across nodes is never more expensive than the all_reduce that could stand in for it, and an
  *   all_reduce never more expensive than a reduce_scatter and an all_gather.
  * - Prices rise with bytes: times are taken at powers of two, made rising, and interpolated between in log-log.

@@ -1,5 +1,7 @@
 /** What the software that runs a training step does, as far as prices depend on it. Plain data: it travels between threads. */
 
+import type { StateBytes } from '../memory/state-bytes.ts';
+
 /** Software of a step. */
 export interface StepSoftware {
   /** Attention in one kernel, causal half only, scores never stored. */
@@ -43,6 +45,10 @@ export interface StepSoftware {
   readonly expertTokensOnce: boolean;
   /** Bytes per element of gradients as data ranks sum them. */
   readonly gradientBytes: number;
+  /** Elements that data ranks sum or gather in one collective, at least, and for each rank; absent: those of a layer. */
+  readonly bucket?: { readonly elements: number; readonly perRank: number };
+  /** Bytes per parameter element that a device keeps, where they differ from those of optimizer and dtype. */
+  readonly state?: Partial<StateBytes>;
 }
 
 /**

@@ -5,6 +5,16 @@ import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
 export const OPTIMIZERS = ['none', 'sgd', 'adam', 'adamw-mixed'] as const;
 export type Optimizer = (typeof OPTIMIZERS)[number];
 
+/** What gradients are added up, summed and kept in, by the names of trainers' flags. */
+export const GRADIENTS = ['fp32', 'bf16'] as const;
+export type Gradients = (typeof GRADIENTS)[number];
+const GRADIENT_DTYPE: Readonly<Record<Gradients, DType>> = { fp32: 'f32', bf16: 'bf16' };
+
+/** The dtype of gradients of parameters of a dtype: their own where none is asked for. */
+export function gradientDtype(gradients: Gradients | undefined, dtype: DType): DType {
+  return gradients === undefined ? dtype : GRADIENT_DTYPE[gradients];
+}
+
 export interface StateBytes {
   readonly parameter: number;
   readonly gradient: number;

@@ -4,6 +4,8 @@
  */
 
 import type { Cluster } from '../hardware/cluster.ts';
+import type { StepSoftware } from '../kernels/software.ts';
+import type { StateBytes } from '../memory/state-bytes.ts';
 
 /** Dimensions of a decoder-only transformer. */
 export interface TransformerShape {
@@ -116,6 +118,9 @@ export interface TrainingSystem {
   readonly dropout: boolean;
   /** Bytes per element of gradients as data ranks sum them. */
   readonly gradientBytes: number;
+  /** See `StepSoftware`. */
+  readonly bucket?: NonNullable<StepSoftware['bucket']>;
+  readonly state: StateBytes;
 }
 
 /** Microbatches of one replica in a step, at least one. */

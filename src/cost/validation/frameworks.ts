@@ -2,6 +2,8 @@
  * What the trainers of published runs do by default: in goes the `framework` of a row (or, where the table has none, the facts
  * of the row that give it away), out comes a profile. Which features there are follows the frameworks' documentation.
  */
+import type { StepSoftware } from '../kernels/software.ts';
+import type { StateBytes } from '../memory/state-bytes.ts';
 import type { RecomputeMode } from '../training/shape.ts';
 
 /** Defaults of one trainer; columns of a row go before them. */
@@ -27,6 +29,12 @@ interface Framework {
   readonly tensorOverlap: number;
   /** Bytes per element of gradients as data ranks sum them. */
   readonly gradientBytes: number;
+  /** Elements that data ranks sum in one collective; absent: those of a layer, as FSDP moves them. */
+  readonly bucket?: NonNullable<StepSoftware['bucket']>;
+  /** No gradients are added up over microbatches: a step is one pass, and a batch is stated by device. */
+  readonly onePass?: boolean;
+  /** Bytes per parameter element. */
+  readonly state: StateBytes;
   /** What may be recomputed where the row does not say, least first. */
   readonly silentRecompute: readonly RecomputeMode[];
 }
@@ -43,8 +51,14 @@ const EAGER: Framework = {
   savesNarrow: false,
   tensorOverlap: 0,
   gradientBytes: 4,
+  // Float32 parameters, cast for the products.
+  state: { parameter: 4, gradient: 4, optimizer: 8 },
   silentRecompute: ['none', 'selective', 'full'],
 };
+/** Weights in 16 bits beside a float32 master copy; gradients are added up in float32 (`--accumulate-allreduce-grads-in-fp32`). */
+const MASTER: StateBytes = { parameter: 2, gradient: 4, optimizer: 12 };
+/** DistributedDataParallelConfig of Megatron-Core: max(40e6, 1e6 x ranks) elements. */
+const MEGATRON_BUCKET = { elements: 40e6, perRank: 1e6 };
 /** Megatron-LM before FlashAttention, and what was built on it. */
 const MEGATRON_2022: Framework = {
   ...EAGER,
@@ -55,6 +69,9 @@ const MEGATRON_2022: Framework = {
   overlap: false,
   dropout: true,
   gradientBytes: 4,
+  // One buffer of all gradients, summed behind the backward pass.
+  bucket: { elements: Infinity, perRank: 0 },
+  state: MASTER,
 };
 const MEGATRON_CORE: Framework = {
   ...EAGER,
@@ -64,22 +81,32 @@ const MEGATRON_CORE: Framework = {
   recomputesWhole: true,
   savesNarrow: true,
   gradientBytes: 4,
+  bucket: MEGATRON_BUCKET,
+  state: MASTER,
 };
 const NEMO: Framework = { ...MEGATRON_CORE, tensorOverlap: 1 };
 
 export const FRAMEWORKS = {
   torchtitan: EAGER,
-  deepspeed: { ...EAGER, recomputesWhole: true },
+  /** Stage 3 keeps 16-bit weights beside the master copy, and scatters gradients in 16 bits (`communication_data_type`). */
+  deepspeed: { ...EAGER, recomputesWhole: true, gradientBytes: 2, state: { ...MASTER, gradient: 2 } },
   alpa: { ...EAGER, fusedProjections: true },
   /** Its loss is fused. */
-  'llm-foundry': { ...EAGER, fusedProjections: true },
-  nanotron: { ...EAGER, fusedProjections: true, gradientBytes: 4 },
+  'llm-foundry': { ...EAGER, fusedProjections: true, gradientBytes: 2 },
+  nanotron: { ...EAGER, fusedProjections: true, gradientBytes: 4, state: MASTER },
   'megatron-lm': MEGATRON_2022,
   /** DeepSpeed's stage 0 and 1 sum gradients in 16 bits. */
-  'megatron-deepspeed': { ...MEGATRON_2022, gradientBytes: 2 },
+  'megatron-deepspeed': {
+    ...MEGATRON_2022,
+    gradientBytes: 2,
+    // `reduce_bucket_size` and `allgather_bucket_size`.
+    bucket: { elements: 5e8, perRank: 0 },
+    state: { ...MASTER, gradient: 2 },
+  },
   'megatron-core': MEGATRON_CORE,
   nemo: NEMO,
-  'nemo-automodel': NEMO,
+  /** Its recipes load weights in 16 bits and run Adam on them, moments in 16 bits too; FSDP2 scatters gradients in float32. */
+  'nemo-automodel': { ...NEMO, state: { parameter: 2, gradient: 2, optimizer: 4 } },
   /**
    * All of its performance recipes sum gradients in 16 bits (`grad_reduce_in_fp32 = False`); none for the measured models
    * recomputes layers: cheap modules, or nothing (published_runs.json).
@@ -87,6 +114,7 @@ export const FRAMEWORKS = {
   'megatron-bridge': {
     ...NEMO,
     gradientBytes: 2,
+    state: { ...MASTER, gradient: 2 },
     silentRecompute: ['none', 'modules'],
   },
   /** The trainer of the Llama 3 report (arXiv:2407.21783, section 3.3). */
@@ -98,6 +126,10 @@ export const FRAMEWORKS = {
     fusedPointwise: true,
     compiled: true,
     tensorOverlap: 1,
+    // `per_device_batch_size` at the commit of its table, and no accumulation of gradients: a tensor group has the batch of its devices.
+    onePass: true,
+    // The gradient of a cast weight is scattered before it is widened.
+    gradientBytes: 2,
   },
 } as const satisfies Readonly<Record<string, Framework>>;
 export type FrameworkName = keyof typeof FRAMEWORKS;

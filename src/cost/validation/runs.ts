@@ -12,7 +12,7 @@ import {
   type TransformerShape,
 } from '../training/shape.ts';
 import { parseCsv, type CsvRow } from './csv.ts';
-import type { FrameworkName } from './frameworks.ts';
+import { FRAMEWORKS, type FrameworkName } from './frameworks.ts';
 import type { SOFTWARE_COLUMNS } from './software.ts';
 import { recomputeModes, softwareOf, statedFramework, zeroStage } from './software.ts';
 import { runMachine } from './systems.ts';
@@ -163,8 +163,9 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
 
   const perReplica = globalBatch / (degrees.replicas * degrees.shards);
   const published = Number(cell('mbs')) > 0;
-  const passes = number('grad_accum', 0);
-  const microbatch = published ? Number(cell('mbs')) : passes > 0 ? perReplica / passes : 1;
+  const onePass = 'onePass' in FRAMEWORKS[framework.name];
+  const passes = number('grad_accum', onePass ? 1 : 0);
+  const microbatch = published && !onePass ? Number(cell('mbs')) : passes > 0 ? perReplica / passes : 1;
   const modes = recomputeModes(framework.name, cell('ac_mode'));
   if (modes.length > 1) assumptions.push('recomputation not in the table: the least that fits');
   let chunks = Math.max(1, number('vp', 1));

@@ -10,7 +10,7 @@ import { FRAMEWORK_NAMES, frameworkOf, FRAMEWORKS, type FrameworkName } from './
 
 /** Columns of software that a table may have; an empty cell, or no column, is the framework's default. */
 export const SOFTWARE_COLUMNS = [
-  'framework', 'framework_version', 'head_dim', 'grad_accum', 'mtp', 'dispatcher', 'gradient_bytes',
+  'framework', 'framework_version', 'head_dim', 'grad_accum', 'mtp', 'dispatcher', 'gradient_bytes', 'optimizer_bytes',
 ] as const; // prettier-ignore
 type SoftwareColumn = (typeof SOFTWARE_COLUMNS)[number];
 
@@ -90,13 +90,19 @@ export function softwareOf(
     offloadedOptimizer: /CPU AdamW offload/.test(row.zero),
     offloadedActivations: bridge && accelerator.startsWith('GB'),
     dropout: framework.dropout,
-    gradientBytes: bytes(row, 'gradient_bytes') ?? framework.gradientBytes,
+    gradientBytes: framework.gradientBytes,
+    ...('bucket' in framework ? { bucket: framework.bucket } : {}),
+    state: {
+      parameter: framework.state.parameter,
+      gradient: bytes(row, 'gradient_bytes') ?? framework.state.gradient,
+      optimizer: bytes(row, 'optimizer_bytes') ?? framework.state.optimizer,
+    },
   };
 }
 
 /** What prices of a step depend on in the software of a run. */
 export function stepSoftware(system: TrainingSystem): StepSoftware {
-  const { matmulUnit, overlap, gradientBytes } = system;
+  const { matmulUnit, overlap, gradientBytes, bucket, state } = system;
   const { flashAttention, attentionShare, fusedPointwise, compiled, fusedProjections, recomputesWhole } = system;
   const { dropout, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts, expertTokensOnce } = system;
   return {
@@ -105,6 +111,8 @@ export function stepSoftware(system: TrainingSystem): StepSoftware {
     ...(matmulUnit === 'fp8' || matmulUnit === 'fp4' ? { narrowUnit: matmulUnit } : {}),
     ...(system.savedOperandBytes < 2 ? { savedOperandBytes: system.savedOperandBytes } : {}),
     gradientBytes: overlap ? gradientBytes : 2,
+    ...(bucket === undefined ? {} : { bucket }),
+    state,
   };
 }
 

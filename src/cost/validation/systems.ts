@@ -35,9 +35,10 @@ const RULES: readonly MachineRule[] = [
   {
     text: /A100.*Omni-Path/,
     base: 'dgx-a100-80gb',
-    // A pair over nodes reaches 8.1 of 12.5 GB/s (two devices share a card).
-    change: inter(6.25 * GB, 0.65),
-    assumption: "Omni-Path: 65 % of the cards' rate, as a measured pair of devices reaches",
+    // A pair over nodes reaches 8.1 of 12.5 GB/s (two devices share a card), and 8 devices of a node 154 GB/s on the bus.
+    change: { ...inter(6.25 * GB, 0.65), intra: { efficiency: 154 / 300 } },
+    assumption:
+      "Omni-Path: 65 % of the cards' rate, as a measured pair of devices reaches; NVLink: 154 GB/s on the bus, as measured on such nodes",
   },
   { text: /A100.*4x200Gb/, base: 'dgx-a100-80gb', change: inter(12.5 * GB) },
   {

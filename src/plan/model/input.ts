@@ -3,7 +3,7 @@
  */
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { CollectiveModel } from '../../cost/collective-model.ts';
-import type { Optimizer } from '../../cost/memory/state-bytes.ts';
+import type { Gradients, Optimizer } from '../../cost/memory/state-bytes.ts';
 import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
@@ -24,6 +24,7 @@ export interface BuildInput {
   readonly collectives: CollectiveModel;
   readonly charges: RedistributionCharges;
   readonly optimizer: Optimizer | undefined;
+  readonly gradients: Gradients | undefined;
   readonly sharing: boolean;
   /** Most stretches of neighbouring mesh dims in which a placement may differ, see `runsOf`; absent: any number. */
   readonly mostRuns?: number;

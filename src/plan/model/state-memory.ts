@@ -1,7 +1,7 @@
 /**
  * State memory. In: parameters, buffers, optimizer. Out: state bytes by placement and the memory row of the problem.
  */
-import { defaultOptimizer, stateBytes } from '../../cost/memory/state-bytes.ts';
+import { defaultOptimizer, gradientDtype, stateBytes } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
 import { elements } from '../../ops/record/record.ts';
@@ -28,7 +28,7 @@ export function parameterStates(input: BuildInput, nodeVariable: Int32Array): Ma
     const { meta } = flow.values[flow.results[n][0]];
     const own = DTYPE_BYTES[meta.dtype];
     const trained = role === 'parameter' && withGradient.has(name);
-    const kept = trained ? stateBytes(input.optimizer ?? defaultOptimizer(meta.dtype), meta.dtype) : { parameter: own, gradient: 0, optimizer: 0 }; // prettier-ignore
+    const kept = trained ? stateBytes(input.optimizer ?? defaultOptimizer(meta.dtype), meta.dtype, gradientDtype(input.gradients, meta.dtype)) : { parameter: own, gradient: 0, optimizer: 0 }; // prettier-ignore
     const bytes = role === 'state' ? { parameter: 0, gradient: 0, optimizer: own } : updated.has(name) ? { ...kept, optimizer: 0 } : kept; // prettier-ignore
     const localElements = new Float64Array(set.count);
     for (let s = 0; s < set.count; s++) localElements[s] = elements(space.localShape(set.specs[s], meta.shape));

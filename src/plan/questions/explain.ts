@@ -150,7 +150,11 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
     chosen: specOf(choice[variable]),
     strategies: candidates,
     globalAtLeastSeconds: Math.min(0, plan.proof.bound - plan.objective.seconds),
-    limits: limitsOf(candidates, plan),
+    limits: limitsOf(
+      candidates,
+      plan,
+      holdsPeak(prepared.request) ? ', with the activations of the plan as they are' : '',
+    ),
   };
 }
 
@@ -162,16 +166,16 @@ function classify(chosen: boolean, reason: string | undefined, over: number, del
   return delta < 0 ? 'CHEAPER' : 'COSTLIER';
 }
 
-function limitsOf(candidates: readonly Candidate[], plan: Plan): string[] {
+function limitsOf(candidates: readonly Candidate[], plan: Plan, counted: string): string[] {
   const gains = (c: Candidate): boolean => c.localSeconds !== null && c.localSeconds <= 0;
   const out: string[] = [];
   const over = candidates.filter((c) => c.class === 'OVER BUDGET');
   if (over.length > 0) {
     const least = Math.min(...over.map((c) => c.overBytes ?? Infinity));
     out.push(
-      `Memory: ${over.length} of ${candidates.length} strategies need more than the ${plan.memory.budgetBytes} bytes per device; the nearest is ${least} bytes over${over.some(gains) ? ', and some of them would be no more expensive' : ''}.`,
+      `Memory: ${over.length} of ${candidates.length} strategies need more than the ${plan.memory.budgetBytes} bytes per device${counted}; the nearest is ${least} bytes over${over.some(gains) ? ', and some of them would be no more expensive' : ''}.`,
     );
-  } else out.push('Memory does not bind here: no strategy of this node is over the budget.');
+  } else out.push(`Memory does not bind here: no strategy of this node is over the budget${counted}.`);
   const pinned = candidates.filter((c) => c.reason?.startsWith('a pin') === true);
   if (pinned.length > 0) out.push(`Pins of the request leave out ${pinned.length} of ${candidates.length} strategies.`);
   const refused = candidates.filter((c) => c.class === 'UNAVAILABLE').length - pinned.length;

@@ -3,7 +3,7 @@
  * checked plan.
  */
 import * as z from 'zod';
-import { OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
+import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { parseGraph } from '../../graph/text/parse.ts';
 import { printGraph } from '../../graph/text/write.ts';
@@ -20,6 +20,7 @@ import {
   STRIDED,
   UNEVEN,
   UNKNOWN,
+  recomputesUnderBudget,
   type PlanRequest,
   type PricedRequest,
 } from '../request/request.ts';
@@ -106,6 +107,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
     headroom: z.number().min(0).max(1).exactOptional(),
     pins: z.array(z.strictObject({ node: z.string(), spec: z.string() })),
     optimizer: z.enum(OPTIMIZERS).exactOptional(),
+    gradients: z.enum(GRADIENTS).exactOptional(),
     cost: z.string(),
     solver: z.enum(SOLVERS),
     gap: z.number().nonnegative(),
@@ -163,11 +165,11 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
     });
   const program = graph === undefined ? undefined : parseGraph(graph, 'graph.swg');
   return {
-    plan,
+    plan: { ...plan, request: countedAs(plan.request, plan.memory) },
     ...(program !== undefined
       ? { program, graph: openBodies(program, builtinOperators(), plan.request)?.graph ?? program }
       : {}),
-    ...(request !== undefined ? { request: readRequest(request) } : {}),
+    ...(request !== undefined ? { request: countedAs(readRequest(request), plan.memory) } : {}),
     ...(certificate !== undefined ? { certificate: readCertificate(certificate, 'certificate.json.gz') } : {}),
     // Not held to its hash yet: the check names the field that is another.
     ...(pipeline !== undefined
@@ -176,6 +178,15 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
     ...(hashes?.plan !== undefined ? { isAsWritten: hashes.plan === contentHash(plan) } : {}),
   };
 }
+
+/**
+ * The request with what its budget limits. Plans of versions whose default was the states say nothing of it; their memory does: its
+ * peak is not that of the timeline, or there is none.
+ */
+function countedAs<R extends PlanRequest>(request: R, { peakBytes, timeline }: Plan['memory']): R {
+  if (request.activations !== undefined || recomputesUnderBudget(request) || timeline?.peakBytes === peakBytes) return request;
+  return { ...request, activations: timeline === undefined ? 'off' : 'report' };
+} // prettier-ignore
 
 /** @throws E_SYNTAX for text that is no JSON, E_TYPE with the path of what does not fit */
 export function readRequest(text: string, file = 'request.json'): PlanRequest {

@@ -1,7 +1,7 @@
 /**
  * The request of a plan: what the user asks for, as plain data, with its defaults.
  */
-import type { Optimizer } from '../../cost/memory/state-bytes.ts';
+import type { Gradients, Optimizer } from '../../cost/memory/state-bytes.ts';
 import type { StridedCuts } from '../../strategy/patterns.ts';
 import type { VocabularyPadding } from '../../models/vocabulary.ts';
 
@@ -48,6 +48,8 @@ export interface PlanRequest {
   readonly shardings?: 'ignore';
   /** Absent means by dtype: `adamw-mixed` for 16-bit weights, `adam` for float32. */
   readonly optimizer?: Optimizer;
+  /** What gradients are kept in between the backward pass and the update. Absent: the dtype of their parameter. */
+  readonly gradients?: Gradients;
   /** Name of a cost preset, see `COST_PRESETS`. Absent: `defaultCostPreset` of the cluster. */
   readonly cost?: string;
   readonly solver: (typeof SOLVERS)[number];

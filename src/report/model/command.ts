@@ -17,6 +17,7 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
     ['--memory', request.memoryBytes === undefined ? undefined : `${request.memoryBytes}B`],
     ['--headroom', request.headroom === undefined ? undefined : String(request.headroom)],
     ['--optimizer', request.optimizer],
+    ['--gradients', request.gradients],
     ['--time-limit', request.timeLimitSeconds === undefined ? undefined : String(request.timeLimitSeconds)],
     ['--cost', request.cost === defaultCostPreset(loadCluster(request.cluster)) ? undefined : request.cost],
     ...(['solver', 'gap', 'seed', 'uneven', 'unknown', 'inputs', 'outputs', 'objective'] as const).map(

@@ -1,6 +1,6 @@
 /** Words the settings of a plan: what was asked, and what is a default. */
 
-import { defaultOptimizer, stateBytes } from '../../cost/memory/state-bytes.ts';
+import { defaultOptimizer, gradientDtype, stateBytes } from '../../cost/memory/state-bytes.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { defaultCostPreset } from '../../cost/presets/presets.ts';
@@ -68,8 +68,13 @@ function optimizerText({ graph, request }: SettingsInput): string {
     return `${request.optimizer === undefined ? 'no optimizer' : `optimizer ${request.optimizer} without state`}, no gradient is returned`;
   const words = [...dtypes].sort().map((dtype) => {
     const optimizer = request.optimizer ?? defaultOptimizer(dtype);
-    const { parameter, gradient, optimizer: state } = stateBytes(optimizer, dtype);
-    return { optimizer, bytes: `${parameter + gradient + state} bytes a parameter in ${dtype}` };
+    const {
+      parameter,
+      gradient,
+      optimizer: state,
+    } = stateBytes(optimizer, dtype, gradientDtype(request.gradients, dtype));
+    const kept = request.gradients === undefined ? '' : `, gradients kept in ${request.gradients}`;
+    return { optimizer, bytes: `${parameter + gradient + state} bytes a parameter in ${dtype}${kept}` };
   });
   return words.map(({ optimizer, bytes }) => `optimizer ${optimizer}, ${bytes}`).join(' and ');
 }

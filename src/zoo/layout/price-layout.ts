@@ -41,10 +41,14 @@ export interface LayoutParts {
 export class LayoutPricer {
   private readonly solved = new Map<string, Solved>();
 
-  /** @param ways models of a step that programs are priced under; `price` takes the first. */
+  /**
+   * @param ways models of a step that programs are priced under; `price` takes the first.
+   * @param solverOf who places and prices programs
+   */
   constructor(
-    private readonly table: OperatorTable,
+    table: OperatorTable,
     private readonly ways: Parameters<CoreSolver['priceUnder']>[1] = [{}],
+    private readonly solverOf = (question: SweepQuestion): CoreSolver => new CoreSolver(question, table),
   ) {}
 
   /**
@@ -91,7 +95,7 @@ export class LayoutPricer {
     const key = JSON.stringify(rest);
     let found = this.solved.get(key);
     if (found === undefined) {
-      found = { solver: new CoreSolver(question, this.table), cores: new Map(), routed: new Map() };
+      found = { solver: this.solverOf(question), cores: new Map(), routed: new Map() };
       this.solved.set(key, found);
     }
     return found;

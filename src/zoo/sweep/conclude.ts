@@ -259,6 +259,14 @@ function cutsNote({ worse, beaten }: CutsLeftOut, priced: SweepResult['priced'])
   return `Experts cut over tensor ranks (etp, every divisor of tp): ${count} plans priced. ${worse} were left out because wider expert groups with less cut experts are no slower and no larger in any part. ${beaten} were left out because their lower bounds are above priced plans (--plans etp prices all).`;
 }
 
+/** What gradients are kept and summed in, where that is not the dtype of their parameters. */
+function gradientNote({ state, system }: SweepResult['composer']): string[] {
+  if (state?.gradient === undefined) return [];
+  const summed =
+    system === undefined ? '' : `, and summed over data ranks in ${system.software.gradientBytes * 8} bits`;
+  return [`Gradients are kept in ${state.gradient * 8} bits${summed} (--gradients, or what --framework does).`];
+}
+
 function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut, composer }: SweepResult): string[] {
   const counted =
     composer.system === undefined
@@ -273,6 +281,7 @@ function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut, composer }
         ]
       : [`Compute and communication run one after another, without overlap. ${counted}`]),
     'Memory: states, activations of the microbatches that the schedule keeps, and the largest temporary memory of one layer.',
+    ...gradientNote(composer),
     'Checkpointing (selective or full) applies only where a plan would not fit otherwise, and only to as many layers of each stage as needed.',
     'Microbatches have 1, 2 or 4 sequences, and 1 where the sequence is sharded. Schedules are 1F1B, ZB-H1 and interleaving by 2, 4 or 8 chunks, or by up to 12 that divide the layers evenly. Plans far from the best get 1F1B only.',
     'A plan named optimum has the cheapest placements of the priced layers on the model dims. Their proof counts gathers of parameters and sums of gradients over data ranks; it leaves out stages, memory and overlap inside a layer. Where a recipe on the same mesh with the same state sharding is cheaper in all, the plan takes its placements and says so.',

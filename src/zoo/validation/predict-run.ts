@@ -40,16 +40,12 @@ export class RunPredictor {
     const budget = usableMemoryBytes(loadCluster(run.clusterText));
     let chosen: Priced | NotAsked = await this.priced(run, run.plan);
     if ('reason' in chosen) return chosen;
-    // Recomputation that is not stated is the least that fits; what none frees is on the host where links allow it.
-    for (const recompute of run.recomputeModes.slice(1)) {
+    // Recomputation that is not stated is the least that fits; where links allow it, what does not fit waits on the host instead.
+    for (const recompute of run.system.offloadedActivations ? [] : run.recomputeModes.slice(1)) {
       if (chosen.figures.peakBytes <= budget) break;
       const next: Priced | NotAsked = await this.priced(run, { ...run.plan, recompute });
       if ('reason' in next) break;
       chosen = next;
-    }
-    if (chosen.figures.peakBytes > budget && run.system.offloadedActivations) {
-      const first = await this.priced(run, run.plan);
-      if (!('reason' in first)) chosen = first;
     }
     for (const microbatch of run.largerMicrobatches) {
       const next: Priced | NotAsked = await this.priced(run, { ...chosen.plan, microbatch });
@@ -57,14 +53,18 @@ export class RunPredictor {
       chosen = next;
     }
     const { asked, plan, figures } = chosen;
+    const others = figures.peakBytes - figures.memory.activationBytes;
+    const peakBytes = run.system.offloadedActivations
+      ? Math.min(figures.peakBytes, Math.max(budget, others))
+      : figures.peakBytes;
     const { peakFlopsPerSecond: peaks } = run.system.cluster;
     const peak = peaks[run.system.matmulUnit] ?? peaks.bf16 ?? peaks.fp16 ?? 1;
     return {
       run,
       asked,
       seconds: figures.seconds,
-      peakBytes: figures.peakBytes,
-      fits: figures.peakBytes <= budget,
+      peakBytes,
+      fits: peakBytes <= budget,
       recompute: plan.recompute,
       utilisation: modelFlops(run.shape, plan.globalBatch, true) / (figures.seconds * run.devices * peak),
     };

@@ -5,7 +5,7 @@ import { Help, type Command, type Option } from 'commander';
 const GROUPS: Readonly<Record<string, string>> = {
   'Devices and their prices': 'mesh cluster devices cost framework compiled calibration collectives',
   'What is sought':
-    'plan plans objective overlap frontier range optimizer edits max-regret max-dims global-batch layout',
+    'plan plans objective overlap frontier range optimizer gradients edits max-regret max-dims global-batch layout',
   Placements: 'pin inputs outputs maps uneven cut strided unknown sharing',
   'Peak memory': 'memory headroom activations checkpoint',
   'Pipeline stages': 'pp schedule microbatches virtual',

@@ -3,11 +3,14 @@
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
+import { DEFAULT_SOFTWARE } from '../../../cost/kernels/software.ts';
+import { gradientDtype, type Gradients } from '../../../cost/memory/state-bytes.ts';
 import type { Price } from '../../../cost/hardware/operation.ts';
 import { defaultCostPreset } from '../../../cost/presets/presets.ts';
 import { FRAMEWORK_NAMES } from '../../../cost/validation/frameworks.ts';
 import { frameworkSoftware } from '../../../cost/validation/software.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { looksLikeConfig, parseModelConfig } from '../../../models/families.ts';
 import type { JsonRecord } from '../../../models/read-config.ts';
 import { isModelName, modelEntry } from '../../../models/registry.ts';
@@ -68,6 +71,7 @@ export async function compareByConfig(
     | 'memory'
     | 'headroom'
     | 'optimizer'
+    | 'gradients'
     | 'tokens'
     | 'layout'
     | 'plans'
@@ -93,7 +97,7 @@ export async function compareByConfig(
     sequence: sequence ?? asked?.sequence ?? Math.min(DEFAULT_SEQUENCE, shape.positions ?? DEFAULT_SEQUENCE),
     globalBatch: globalBatch ?? asked?.globalBatch ?? devices,
     cost,
-    ...(await softwareAsked(options, cost, cluster)),
+    ...withGradients(await softwareAsked(options, cost, cluster), options.gradients),
     ...(options.dtype === undefined ? {} : { dtype: options.dtype }),
     ...(options.padVocab === undefined ? {} : { padVocabulary: options.padVocab }),
     ...(options.memory === undefined ? {} : { memoryBytes: options.memory }),
@@ -151,6 +155,13 @@ function runAsked(tokens: number | undefined, price: Price | undefined): AskedRu
 }
 
 export const DEFAULT_SEQUENCE = 4096;
+
+/** The software with what `--gradients` says of it: what gradients are kept and summed in. */
+function withGradients({ software }: Pick<SweepQuestion, 'software'>, gradients: Gradients | undefined): Pick<SweepQuestion, 'software'> {
+  if (gradients === undefined) return software === undefined ? {} : { software };
+  const bytes = DTYPE_BYTES[gradientDtype(gradients, 'bf16')];
+  return { software: { ...(software ?? DEFAULT_SOFTWARE), gradientBytes: bytes, state: { ...software?.state, gradient: bytes } } };
+} // prettier-ignore
 
 /** What `--framework` and `--compiled` say. */
 async function softwareAsked(

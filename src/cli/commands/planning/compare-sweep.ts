@@ -127,11 +127,12 @@ function settingsOf({
   padVocab,
   memory,
   optimizer,
+  gradients,
   tokens,
   plans,
   price,
 }: CompareOptions): object {
-  return { cost, framework, compiled, dtype, padVocab, memory, optimizer, tokens, plans, price };
+  return { cost, framework, compiled, dtype, padVocab, memory, optimizer, gradients, tokens, plans, price };
 }
 
 /** The answer in a file, undefined where there is none. @throws E_USAGE for the answer of another question */

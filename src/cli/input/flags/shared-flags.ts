@@ -2,7 +2,7 @@
 
 import { ShardwrightError } from '../../../errors.ts';
 import { COST_PRESETS } from '../../../cost/presets/names.ts';
-import { OPTIMIZERS } from '../../../cost/memory/state-bytes.ts';
+import { GRADIENTS, OPTIMIZERS } from '../../../cost/memory/state-bytes.ts';
 import { ACTIVATIONS, UNKNOWN } from '../../../plan/request/request.ts';
 import { list, on, or, text, value } from './flag.ts';
 import { countFrom, oneOf, parseBytes, parseFraction, parseInputDim, parsePositive } from './read.ts';
@@ -68,6 +68,12 @@ export const MEMORY = {
     `${OPTIMIZERS.join(', ')} (default: adamw-mixed for 16-bit weights, adam for float32)`,
     oneOf(OPTIMIZERS),
     (optimizer) => ({ optimizer }),
+  ),
+  gradients: value(
+    '--gradients <dtype>',
+    'what gradients are kept in until the update, fp32 or bf16; of models by name that compare prices, what they are summed in too (default: the dtype of their parameter, or what --framework does)',
+    oneOf(GRADIENTS),
+    (gradients) => ({ gradients }),
   ),
 };
 

@@ -4,6 +4,7 @@
  */
 
 import type { CollectiveModel } from '../../../cost/collective-model.ts';
+import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { ringBytes } from '../../compare/price.ts';
 import type { CoreParameter } from './types.ts';
@@ -15,6 +16,8 @@ export interface DataGroups {
   readonly expert: { readonly mesh: DeviceMesh; readonly collectives: CollectiveModel };
   /** The expert mesh with its groups cut into hosts (`epHosts`) and devices of a host (`epInside`), where they reach over hosts. */
   readonly forwarding?: DataGroups['expert'];
+  /** Whether data ranks are on several hosts, so that what they move passes other links than tensor parallelism. */
+  readonly overHosts: boolean;
   /** Devices of an expert group, and those that cut an expert between them. */
   readonly ep: number;
   readonly etp: number;
@@ -40,6 +43,8 @@ export interface StateMove {
 
 /** How software moves states. */
 export interface StateMoving {
+  /** Bytes of an element on a device where they are not those of the parameter's `state`. */
+  readonly state?: Partial<StateBytes>;
   /** Of a gradient element as data ranks sum it; default: as the parameter. */
   readonly gradientBytes?: number;
   /** Whole gradients are summed everywhere before each rank takes its part (DeepSpeed without overlap). */
@@ -86,7 +91,7 @@ export function parameterCost(
   mode: StateMode,
   groups: DataGroups,
   once = false,
-  { gradientBytes = p.itemBytes, sumsWhole = false, priced = alone, listed = true }: StateMoving = {},
+  { gradientBytes = p.itemBytes, sumsWhole = false, state: kept, priced = alone, listed = true }: StateMoving = {},
 ): ParameterCost {
   const { mesh, collectives } = p.kind === 'expert' ? groups.expert : groups.dense;
   const size = (axis: string): number => mesh.sizes[mesh.names.indexOf(axis)] ?? 1;
@@ -101,6 +106,8 @@ export function parameterCost(
   const wholeBytes = localElements * p.itemBytes;
   const count = (axes: readonly string[]): number => axes.reduce((n, a) => n * size(a), 1);
   const ranks = count(shardAxes);
+
+  const state = p.trained && kept !== undefined ? { ...p.state, ...kept } : p.state;
 
   const perMicrobatch: Moved[] = [];
   const perStep: Moved[] = [];
@@ -122,7 +129,8 @@ export function parameterCost(
     gatherSeconds,
     gathered,
     prefetchedBytes,
-  ] = [0, 0, 0, 0, 0, 0, 0];
+    keptGathered,
+  ] = [0, 0, 0, 0, 0, 0, 0, 0];
   let shares = { parameter: 1, gradient: 1, optimizer: 1 };
   const shardElements = (): number => {
     // By rows for FSDP, as the placement cuts dim 0.
@@ -136,19 +144,21 @@ export function parameterCost(
       const share = shard / localElements;
       shares = { parameter: share, gradient: share, optimizer: share };
       const bytes = shard * ranks * p.itemBytes;
+      const summed = shard * ranks * gradientBytes;
       if (once) {
         gatherSeconds += price(perStep, 'all_gather', bytes, shardAxes, 'gather');
-        if (p.trained) sumSeconds += price(perStep, 'reduce_scatter', bytes, shardAxes);
-        shares = { parameter: share + share * ranks, gradient: 1, optimizer: share };
+        if (p.trained) sumSeconds += price(perStep, 'reduce_scatter', summed, shardAxes);
+        shares = { parameter: share, gradient: 1, optimizer: share };
+        keptGathered = bytes;
       } else {
         if (p.usedForward) gatherForwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes, 'forward');
         if (p.usedBackward) gatherBackwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes, 'backward');
-        if (p.trained) scatterSeconds += price(perMicrobatch, 'reduce_scatter', bytes, shardAxes, 'scatter');
+        if (p.trained) scatterSeconds += price(perMicrobatch, 'reduce_scatter', summed, shardAxes, 'scatter');
         prefetchedBytes = bytes;
         gathered = bytes + (p.trained ? wholeBytes : 0);
       }
       if (p.trained)
-        sumSeconds += price(perStep, 'all_reduce', shard * p.itemBytes, [...replicaAxes, ...pendingAxes], 'pending');
+        sumSeconds += price(perStep, 'all_reduce', shard * gradientBytes, [...replicaAxes, ...pendingAxes], 'pending');
     } else if (p.trained) {
       sumSeconds += price(perStep, 'all_reduce', wholeBytes, [...replicaAxes, ...shardAxes, ...pendingAxes]);
     }
@@ -178,9 +188,9 @@ export function parameterCost(
     scatterSeconds,
     sumSeconds,
     gatherSeconds,
-    parameterBytes: localElements * p.state.parameter * shares.parameter,
-    gradientBytes: localElements * p.state.gradient * shares.gradient,
-    optimizerBytes: localElements * p.state.optimizer * shares.optimizer,
+    parameterBytes: localElements * state.parameter * shares.parameter + keptGathered,
+    gradientBytes: localElements * state.gradient * shares.gradient,
+    optimizerBytes: localElements * state.optimizer * shares.optimizer,
     gatheredBytes: gathered,
     prefetchedBytes,
     elements: localElements,

@@ -49,8 +49,10 @@ export class GroupMaker {
     const expert = this.mesh([...outer, ['ep', ep], ...inner], cluster);
     const { hosts, perHost } = (expert.reach ??= clusterTopology(cluster, expert.mesh, expert.mesh.resolve(['ep'])));
     const isForwarded = hosts > 1 && hosts * perHost === ep;
+    const dense = this.mesh([['pp', pp], ['dp_replicate', dp_replicate], ['dp_shard', dp_shard], [sequence, cp], ['tp', tp]], cluster);
     return {
-      dense: this.mesh([['pp', pp], ['dp_replicate', dp_replicate], ['dp_shard', dp_shard], [sequence, cp], ['tp', tp]], cluster),
+      dense,
+      overHosts: clusterTopology(cluster, dense.mesh, dense.mesh.resolve(['dp_replicate', 'dp_shard'])).hosts > 1,
       expert,
       ...(isForwarded ? { forwarding: this.mesh([...outer, ['epHosts', hosts], ['epInside', perHost], ...inner], cluster) } : {}),
       ep,

@@ -7,7 +7,8 @@ import { evenBounds, stageBounds } from './stage-bounds.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
-import { DTYPE_BYTES } from '../../../graph/types.ts';
+import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
+import { DTYPE_BYTES, type DType } from '../../../graph/types.ts';
 import { dtypeNamed } from '../../../models/build.ts';
 import { parseModelConfig } from '../../../models/families.ts';
 import { keptMicrobatches } from '../../../simulate/pipeline/closed-forms.ts';
@@ -58,6 +59,8 @@ export class Composer {
   /** Whether collectives run beside compute. */
   readonly overlaps: boolean;
   readonly system: StepSystem | undefined;
+  /** Bytes of states where software keeps others than the optimizer and the dtype say. */
+  readonly state: Partial<StateBytes> | undefined;
   private readonly player = new PipelinePlayer();
   private readonly keyValueBytes: UnitRequest['keyValueBytes'];
   private readonly maker: GroupMaker;
@@ -71,25 +74,31 @@ export class Composer {
   constructor(
     private readonly question: SweepQuestion,
     private readonly kinds: LayerKinds,
+    /** Whose cluster and collectives this one has. */
+    like?: Composer,
   ) {
-    this.cluster = loadCluster(question.cluster);
+    this.cluster = like?.cluster ?? loadCluster(question.cluster);
     this.keyValueBytes = keyValueBytes(question);
-    this.maker = new GroupMaker(question.cost, this.cluster);
+    this.maker = like?.maker ?? new GroupMaker(question.cost, this.cluster);
     this.system = stepSystem(question, this.cluster);
+    this.state = stateOf(question);
     this.overlaps = question.overlap ?? this.system?.software.overlap ?? true;
     this.budgetBytes = usableMemoryBytes(this.cluster, question);
   }
 
   /** The same with another model of a step. */
   under(change: Pick<SweepQuestion, 'constants' | 'priced' | 'overlap'>): Composer {
-    return new Composer({ ...this.question, ...change }, this.kinds);
+    return new Composer({ ...this.question, ...change }, this.kinds, this);
   }
 
-  /** How the software sums gradients over data ranks. */
-  private get moving(): UnitMoving | undefined {
+  /** How the software sums gradients over data ranks, with so many stages. */
+  private moving(units: number, stages: number): UnitMoving | undefined {
     if (this.system === undefined) return undefined;
-    const { gradientBytes, overlap } = this.system.software;
-    return { gradientBytes, sumsWhole: !overlap };
+    const { gradientBytes, overlap, bucket } = this.system.software;
+    const times = new Array<number>(units).fill(0);
+    times[0] = times[units - 1] = 1;
+    for (const l of this.kinds.standsFor) times[l + 1] += 1 / stages;
+    return { gradientBytes, sumsWhole: !overlap, ...(bucket === undefined ? {} : { bucket }), times };
   }
 
   /** Microbatches of a step, 0 where the batch does not divide. */
@@ -131,7 +140,8 @@ export class Composer {
     const { pp, dp_replicate, dp_shard, cp, tp } = sizes;
     const { devices, cost } = this.question;
     const endsSum = (bytes: number): number => endsSumSeconds(bytes, devices, cost, this.cluster);
-    const how = { mode: kind.mode, once, groups, ...(this.moving === undefined ? {} : { moving: this.moving }), ...(pp > 1 ? { endsSum } : {}) };
+    const moving = this.moving(core.units.length, pp);
+    const how = { mode: kind.mode, once, groups, ...(this.state === undefined ? {} : { state: this.state }), ...(moving === undefined ? {} : { moving }), ...(pp > 1 ? { endsSum } : {}) };
     const { id, experts, others } = this.parametersOf(core, routed);
     const key = `${id} ${pp} ${dp_replicate} ${dp_shard} ${cp} ${tp} ${kind.mode} ${kind.context === 'ulysses'} ${once}`;
     let dense = this.denseOf.get(key);
@@ -375,11 +385,24 @@ export class Composer {
   } // prettier-ignore
 }
 
+/** Of weights and activations where the question names none. */
+function dtypeOf(config: string): DType {
+  const { statedDtype } = parseModelConfig(config);
+  return statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype);
+}
+
+/** Software that keeps a master copy keeps it beside 16-bit weights; an optimizer that is asked for goes before. */
+function stateOf({ software, optimizer, dtype, config }: SweepQuestion): Partial<StateBytes> | undefined {
+  const state = software?.state;
+  if (state === undefined || DTYPE_BYTES[dtype ?? dtypeOf(config)] !== 2) return undefined;
+  if (optimizer === undefined) return state;
+  return state.gradient === undefined || optimizer === 'none' ? undefined : { gradient: state.gradient };
+}
+
 /** Keys and values of a layer for one sequence; heads that a rank does not have whole are repeated (lint rule ZL04). */
 function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number) => number {
-  const { architecture, statedDtype } = parseModelConfig(config);
-  const { keyHeads, headWidth } = architecture.shape;
-  const itemBytes = DTYPE_BYTES[dtype ?? (statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype))];
+  const { keyHeads, headWidth } = parseModelConfig(config).architecture.shape;
+  const itemBytes = DTYPE_BYTES[dtype ?? dtypeOf(config)];
   return (tp) => 2 * sequence * Math.ceil(keyHeads / tp) * headWidth * itemBytes;
 }
 

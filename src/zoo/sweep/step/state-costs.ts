@@ -5,11 +5,19 @@
  */
 
 import { COLLECTIVE_KINDS, dimsMask } from '../../../cost/collective-model.ts';
+import type { StepSoftware } from '../../../cost/kernels/software.ts';
+import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
 import type { LayoutKind } from '../model/layout.ts';
 import { parameterCost, type DataGroups, type Moved, type ParameterCost, type StateMove, type StateMoving } from '../model/states.ts'; // prettier-ignore
 import type { CoreParameter } from '../model/types.ts';
 
-export type UnitMoving = Omit<StateMoving, 'priced'>;
+/** How software moves what the units of a device have. */
+export interface UnitMoving extends Omit<StateMoving, 'priced' | 'state' | 'listed'> {
+  /** Elements of a collective that sums gradients or gathers parameters outside FSDP; absent: those of a unit. */
+  readonly bucket?: NonNullable<StepSoftware['bucket']>;
+  /** How often a device has each unit, a mean over its stages. */
+  readonly times: readonly number[];
+}
 
 export interface PricedParameter {
   readonly p: CoreParameter;
@@ -50,8 +58,10 @@ interface Keeping {
   readonly groups: DataGroups;
   /** Seconds in which the ends of a pipeline sum these bytes, where there are stages. */
   readonly endsSum?: (bytes: number) => number;
-  /** How software moves states, all of a unit in one collective; absent: each parameter alone. */
+  /** How software moves states, all of a unit in one collective, or several units; absent: each parameter alone. */
   readonly moving?: UnitMoving;
+  /** Bytes of an element on a device where they are not those of the parameters. */
+  readonly state?: Partial<StateBytes>;
 }
 
 /**
@@ -88,35 +98,14 @@ export function stateCosts(parameters: readonly CoreParameter[], how: Keeping, u
 
 /** Every parameter with its cost; its moves only where they are listed. */
 function parameterCosts(parameters: readonly CoreParameter[], how: Keeping, listed: boolean): PricedParameter[] {
-  const { mode, groups, once, moving } = how;
-  // Frameworks move what a unit has in one collective: each parameter pays its share of it.
-  const together = new Map<number, number>();
-  const collected = (move: StateMove): number => {
-    const key = keyOf(move);
-    together.set(key, (together.get(key) ?? 0) + move.bytes);
-    return 0;
-  };
-  if (moving !== undefined)
-    for (const p of parameters) parameterCost(p, mode, groups, once, { ...moving, priced: collected, listed: false });
-  const known = new Map<number, number>();
-  const priced = (move: StateMove): number => {
-    const key = keyOf(move);
-    const bytes = together.get(key) ?? move.bytes;
-    let seconds = known.get(key);
-    if (seconds === undefined) known.set(key, (seconds = move.collectives.seconds(move.kind, bytes, move.dims)));
-    return (seconds * move.bytes) / bytes;
-  };
+  const { mode, groups, once, moving, state } = how;
+  const ways = { listed, ...(state === undefined ? {} : { state }) };
+  const priced = moving === undefined ? undefined : collected(parameters, how, moving);
   return parameters.map((p) => {
-    const cost = parameterCost(
-      p,
-      mode,
-      groups,
-      once,
-      moving === undefined ? { listed } : { ...moving, priced, listed },
-    );
+    const cost = parameterCost(p, mode, groups, once, priced === undefined ? ways : { ...moving, ...ways, priced });
     if (how.endsSum === undefined || p.alsoUnit === undefined || !p.trained) return { p, cost };
     // The first and the last stage both have it: once a step they sum their gradients (lint rule ZL14).
-    const bytes = (cost.gradientBytes / p.state.gradient) * p.itemBytes;
+    const bytes = (cost.gradientBytes / (state?.gradient ?? p.state.gradient)) * p.itemBytes;
     const seconds = how.endsSum(bytes);
     const move: Moved = { kind: 'all_reduce', axes: 'pp', count: 1, sentBytes: bytes, seconds };
     return { p, cost: { ...cost, sumSeconds: cost.sumSeconds + seconds, perStep: [...cost.perStep, move] } };
@@ -125,10 +114,48 @@ function parameterCosts(parameters: readonly CoreParameter[], how: Keeping, list
 
 const MOMENTS: readonly StateMove['moment'][] = ['forward', 'backward', 'scatter', 'sum', 'gather', 'pending'];
 
-/** A number for what is moved in one collective: of one unit, experts apart, over the same dims at the same moment. */
-function keyOf({ kind, dims, moment, parameter: { unit, kind: of } }: StateMove): number {
-  const part = (2 * unit + Number(of === 'expert')) * COLLECTIVE_KINDS.length + COLLECTIVE_KINDS.indexOf(kind);
+/** A number for what is moved over the same dims at the same moment, experts apart. */
+function groupOf({ kind, dims, moment, parameter }: StateMove): number {
+  const part = Number(parameter.kind === 'expert') * COLLECTIVE_KINDS.length + COLLECTIVE_KINDS.indexOf(kind);
   return (part * MOMENTS.length + MOMENTS.indexOf(moment)) * 2 ** MOST_DIMS + dimsMask(dims);
 }
 /** A mesh of a layout has fewer dims. */
 const MOST_DIMS = 8;
+const GROUPS = 2 * COLLECTIVE_KINDS.length * MOMENTS.length * 2 ** MOST_DIMS;
+
+/**
+ * Prices of moves that several parameters share: frameworks move what a unit has in one collective, and Megatron and DeepSpeed what
+ * fills a bucket. Each parameter pays its share.
+ */
+function collected(parameters: readonly CoreParameter[], { mode, groups, once }: Keeping, moving: UnitMoving): (move: StateMove) => number {
+  const isBucketed = moving.bucket !== undefined && mode !== 'fsdp' && mode !== 'hsdp';
+  const ofUnits = new Map<number, number>();
+  const ofDevice = new Map<number, number>();
+  const collect = (move: StateMove): number => {
+    const { bytes, parameter: q } = move;
+    const group = groupOf(move);
+    const unit = q.unit * GROUPS + group;
+    ofUnits.set(unit, (ofUnits.get(unit) ?? 0) + bytes);
+    ofDevice.set(group, (ofDevice.get(group) ?? 0) + bytes * (moving.times[q.unit] ?? 1));
+    return 0;
+  };
+  for (const p of parameters) parameterCost(p, mode, groups, once, { ...moving, priced: collect, listed: false });
+  const known = new Map<number, number>();
+  return (move) => {
+    const { kind, dims, bytes, parameter: q, collectives } = move;
+    const group = groupOf(move);
+    const unit = q.unit * GROUPS + group;
+    let perByte = known.get(unit);
+    if (perByte === undefined) {
+      let together = ofUnits.get(unit) ?? bytes;
+      if (isBucketed && moving.bucket !== undefined) {
+        const { elements, perRank } = moving.bucket;
+        const ranks = collectives.mesh.sizeOf(dims);
+        const itemBytes = kind === 'all_gather' ? q.itemBytes : (moving.gradientBytes ?? q.itemBytes);
+        together = Math.max(together, Math.min(itemBytes * Math.max(elements, perRank * ranks), ofDevice.get(group) ?? 0));
+      }
+      known.set(unit, (perByte = collectives.seconds(kind, together, dims) / together));
+    }
+    return perByte * bytes;
+  };
+} // prettier-ignore

@@ -112,9 +112,11 @@ function builtUnits(request: UnitRequest): Unit[] {
     const forwardCompute = u.forward.compute + (block?.forwardSeconds ?? 0) + waits.forward;
     const inputCompute = u.backwardInput.compute + again + (block?.inputSeconds ?? 0) + waits.backward + waits.again;
     const weightCompute = u.backwardWeight.compute + (block?.weightSeconds ?? 0) + added.seconds;
+    // Parts of tensor parallelism pass the links of a host; what data ranks move between hosts runs beside the same compute.
+    const taken = (move: Move): number => (groups.overHosts ? move.hidden - move.inside : move.hidden);
     const room = {
-      forward: roomIn(forwardCompute, forward.hidden),
-      backward: roomIn(inputCompute + weightCompute, input.hidden + weight.hidden + second.hidden),
+      forward: roomIn(forwardCompute, taken(forward)),
+      backward: roomIn(inputCompute + weightCompute, taken(input) + taken(weight) + taken(second)),
     };
     const backwardExchange = exchange + secondExchange;
     const hides = paired ? exchangeBeside({ forward: exchange, backward: backwardExchange }, room) : ALONE;
@@ -186,31 +188,41 @@ function boundarySeconds(bytes: number, { sizes, kind, groups: { dense }, system
   return collectives.seconds('collective_permute', bytes / parts, [0]) + gathered + system.constants.hopHostSeconds;
 }
 
+/** What of collectives on the model dims is visible and hidden; `inside`: of the hidden, what tensor parallelism moves. */
+interface Move extends Beside {
+  readonly inside: number;
+}
+
 /** Collectives on the model dims by pass: what is visible of them, and the compute that hides the rest. */
 interface ModelMoves {
-  readonly forward: Beside;
-  readonly input: Beside;
-  readonly weight: Beside;
+  readonly forward: Move;
+  readonly input: Move;
+  readonly weight: Move;
   /** Of what is recomputed. */
-  readonly second: Beside;
+  readonly second: Move;
 }
 
 function modelMoves(u: CoreUnit, request: UnitRequest): ModelMoves {
   const { sizes, kind, checkpoint, overlaps } = request;
   const again = secondRun(u, request);
   if (!overlaps) {
-    const plain = (p: PassSeconds): Beside => ({ seconds: p.communication, hidden: 0 });
+    const plain = (p: PassSeconds): Move => ({ seconds: p.communication, hidden: 0, inside: 0 });
     return { forward: plain(u.forward), input: plain(u.backwardInput), weight: plain(u.backwardWeight), second: plain(again) }; // prettier-ignore
   }
-  const tensor = (p: PassSeconds): Beside => {
+  const tensor = (p: PassSeconds): Move => {
     const share = request.system?.software.tensorOverlap ?? 1;
     const parts = tensorBeside({ ...p, tensorParts: share * p.tensorParts }, sizes.tp);
-    return { seconds: p.communication - share * p.tensorParts + parts.seconds, hidden: parts.hidden };
+    return {
+      seconds: p.communication - share * p.tensorParts + parts.seconds,
+      hidden: parts.hidden,
+      inside: parts.hidden,
+    };
   };
   const moves = { forward: tensor(u.forward), input: tensor(u.backwardInput), weight: tensor(u.backwardWeight), second: tensor(again) }; // prettier-ignore
   if (kind.context !== 'ring' || u.context === undefined) return moves;
   const ring = ringOf(request);
-  const passed = (move: Beside, instead: number, turns: Beside): Beside => ({
+  const passed = (move: Move, instead: number, turns: Beside): Move => ({
+    ...move,
     seconds: move.seconds - instead + turns.seconds,
     hidden: move.hidden + turns.hidden,
   });

@@ -33,7 +33,26 @@ describe('compare --framework', () => {
     expect(seconds(eager)).toBeGreaterThan(1.2 * seconds(compiled));
   });
 
+  it('gradients are kept and summed as the framework does, or as --gradients says', async () => {
+    const states = async (...more: readonly string[]): Promise<{ readonly bytes: number; readonly seconds: number; readonly notes: string }> => {
+      const { out } = await ask('--json', ...more);
+      const { plans, notes } = JSON.parse(out) as Compared & { readonly notes: readonly string[] };
+      return { bytes: plans[0].peakBytes, seconds: plans[0].communicationSeconds, notes: notes.join(' ') };
+    };
+    const [plain, wide, megatron, narrow] = await Promise.all([
+      states(), states('--gradients', 'fp32'), states('--framework', 'megatron-core'), states('--framework', 'megatron-core', '--gradients', 'bf16'),
+    ]);
+    // Two bytes more for each parameter: two tables, three layers, and the last norm.
+    const parameters = 2 * 512 * 256 + 3 * (4 * 256 ** 2 + 3 * 256 * 512 + 2 * 256) + 256;
+    expect([wide.bytes - plain.bytes, megatron.bytes - narrow.bytes]).toEqual([2 * parameters, 2 * parameters]);
+    expect(wide.seconds).toBeGreaterThan(plain.seconds);
+    expect(megatron.seconds).toBeGreaterThan(narrow.seconds);
+    expect(plain.notes).not.toContain('Gradients are kept');
+    expect(megatron.notes).toContain('Gradients are kept in 32 bits, and summed over data ranks in 32 bits');
+  }); // prettier-ignore
+
   it.each([
+    [['--gradients', 'fp16'], /fp32/],
     [['--framework', 'megatron-cor'], /megatron-core/],
     [['--compiled'], /needs --framework/],
     [['--framework', 'torchtitan', '--cost', 'alpha-beta'], /goes with --cost nccl, not alpha-beta/],

@@ -28,6 +28,16 @@ describe('what plan says of memory', () => {
     }
   });
 
+  it('--gradients bf16 halves what gradients of float32 weights take, and the plan says so', async () => {
+    const [own, asked] = await Promise.all([cli(...MLP, '--json'), cli(...MLP, '--gradients', 'bf16', '--json')]);
+    const bytes = ({ out }: { readonly out: string }): number =>
+      (JSON.parse(out) as { memory: { gradientBytes: number } }).memory.gradientBytes;
+    expect(bytes(own)).toBeGreaterThan(0);
+    expect(bytes(asked)).toBe(bytes(own) / 2);
+    const { out } = await cli(...MLP, '--gradients', 'bf16');
+    expect(out).toContain('gradients kept in bf16');
+  });
+
   it('an infeasible budget on peak memory says how much is needed, at whichever program point the excess is', async () => {
     const run = await cli(...RESNET, '--checkpoint', 'auto', '--memory', '300MiB');
     expect(run.code, run.err).toBe(3);

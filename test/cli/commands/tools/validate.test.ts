@@ -74,27 +74,38 @@ describe('CM-60 measured runs: the deciding model', () => {
   test('what was asked for and is reached: rank, regret and MAPE of three sets', () => {
     const [single, multi, bloom] = [/single/, /multi/, /BLOOM/].map((name) => source(name).ours);
     expect(single.spearman).toBeGreaterThan(0.9);
-    expect(single.regretMean).toBeLessThan(0.08);
-    expect(single.mape).toBeLessThan(0.11);
+    expect(single.regretMean).toBeLessThan(0.03);
+    expect(single.mape).toBeLessThan(0.1);
     expect(multi.mape).toBeLessThan(0.08);
-    expect(bloom.mape).toBeLessThan(0.15);
+    expect(multi.spearman).toBeGreaterThan(0.69);
+    expect(bloom.spearman).toBeGreaterThan(0.545);
+    expect(bloom.mape).toBeLessThan(0.12);
     expect(bloom.regretMean).toBeLessThan(0.02);
     expect(source(/Korthikanti/).ours.mape).toBeLessThan(0.05);
   });
 
-  test('TorchTitan and NeMo within 12 % on the median run', () => {
-    for (const [name, rows] of [
-      [/TorchTitan/, 25],
-      [/NeMo 24/, 6],
-      [/Bridge/, 108],
-      [/NeMo/, 118],
+  test('TorchTitan, NeMo, AutoModel, MosaicML and MaxText: the median run', () => {
+    for (const [name, rows, most] of [
+      [/TorchTitan/, 25, 0.1],
+      [/NeMo 24/, 6, 0.1],
+      [/AutoModel/, 4, 0.12],
+      [/Bridge/, 108, 0.105],
+      [/NeMo/, 118, 0.105],
+      [/MosaicML/, 130, 0.06],
+      [/MaxText/, 18, 0.08],
     ] as const) {
       const errors = predictions
         .filter((p) => name.test(p.run.source) && p.measured !== undefined)
         .map((p) => Math.abs(p.seconds / p.measured! - 1));
       expect(errors).toHaveLength(rows);
-      expect(median(errors)).toBeLessThan(0.12);
+      expect(median(errors), String(name)).toBeLessThan(most);
     }
+  });
+
+  test('mean errors that missing physics had doubled: Megatron-Core over 48 hosts, MaxText', () => {
+    expect(source(/Megatron-Core/).ours.mape).toBeLessThan(0.16);
+    expect(source(/MaxText v5p/).ours.mape).toBeLessThan(0.13);
+    expect(source(/MaxText v5e/).ours.mape).toBeLessThan(0.07);
   });
 
   test('Korthikanti: 8.87 % at most, selective recomputation cuts the step by a fifth to a quarter', () => {
@@ -111,9 +122,17 @@ describe('CM-60 measured runs: the deciding model', () => {
   test('all families: bias, mean and median error', () => {
     const errors = predictions.filter((p) => p.measured !== undefined).map((p) => p.seconds / p.measured! - 1);
     const sizes = errors.map(Math.abs);
-    expect(Math.abs(median(errors)!)).toBeLessThan(0.07);
-    expect(sizes.reduce((a, b) => a + b, 0) / sizes.length).toBeLessThan(0.13);
-    expect(median(sizes)).toBeLessThan(0.1);
+    expect(Math.abs(median(errors)!)).toBeLessThan(0.05);
+    expect(sizes.reduce((a, b) => a + b, 0) / sizes.length).toBeLessThan(0.11);
+    expect(median(sizes)).toBeLessThan(0.09);
+  });
+
+  test('every timed run is predicted by constants that were fitted without its family, too', () => {
+    const timed = predictions.filter((p) => p.measured !== undefined);
+    expect(timed.filter((p) => p.heldOut === undefined)).toEqual([]);
+    const errors = timed.map((p) => Math.abs(p.heldOut! / p.measured! - 1));
+    expect(median(errors)).toBeGreaterThan(median(timed.map((p) => Math.abs(p.seconds / p.measured! - 1)))!);
+    expect(median(errors)).toBeLessThan(0.13);
   });
 
   test('most of the host, launches and clocks is in the whole step: it is nearer than call by call', () => {
@@ -133,14 +152,10 @@ describe('CM-60 measured runs: the deciding model', () => {
 });
 
 describe('CM-61 runs that ran out of memory', () => {
-  test.each(['r0041', 'r0572', 'r0579'])('ZO-42 %s is predicted beyond the device', (id) => {
+  test.each(['r0041', 'r0572', 'r0579', 'r0580'])('ZO-42 %s is predicted beyond the device', (id) => {
     expect(fitsDevice(run(id))).toEqual({ fits: false, safe: false });
   });
-  // 84.6 of 85.9 GB.
-  test('r0580 only in part: not safe by the errors of the prediction, not by the prediction itself', () => {
-    expect(fitsDevice(run('r0580'))).toEqual({ fits: true, safe: false });
-  });
-  // Runs of the same plan with 16 % fewer parameters read 60 to 63 GB; no term of the model scales them to 85.9 GB.
+  // Runs of the same plan with 16 % fewer parameters read 60 to 63 GB (53 GB said); no term of the model scales them to 85.9 GB.
   test('r0630 is missed: nothing tells it from its neighbours', () => {
     expect(fitsDevice(run('r0630')).fits).toBe(true);
   });
@@ -152,9 +167,9 @@ describe('CM-61 runs that ran out of memory', () => {
 describe('CM-62 memory', () => {
   const read = predictions.filter((p) => p.run.memoryBytes !== undefined && !p.run.outOfMemory);
 
-  test('within 20 % on the median run with a reading; the 15 % asked for are missed', () => {
+  test('within 15 % on the median run with a reading', () => {
     expect(read.length).toBeGreaterThan(70);
-    expect(median(read.map((p) => Math.abs(p.peakBytes / p.run.memoryBytes! - 1)))).toBeLessThan(0.2);
+    expect(median(read.map((p) => Math.abs(p.peakBytes / p.run.memoryBytes! - 1)))).toBeLessThan(0.15);
   });
 
   test('the probability of fitting falls with the peak, and is never certain', () => {
@@ -164,16 +179,22 @@ describe('CM-62 memory', () => {
     expect(of(1e12)).toBeGreaterThan(0);
   });
 
-  test('of the readings at which a device were safe, about nine of ten stay within it', () => {
+  test('of the readings at which a device were safe, nine of ten stay within it where families count the same, eight of ten of all', () => {
     // The least device on which the prediction is safe, run by run.
     const limit = (peak: number): number => {
-      let bytes = peak;
+      let bytes = peak / 2;
       while (fitProbability(peak, bytes) < SAFE) bytes *= 1.01;
       return bytes;
     };
     expect(read.length).toBeGreaterThan(60);
-    const within = read.filter((p) => p.run.memoryBytes! <= limit(p.peakBytes)).length / read.length;
-    expect(within).toBeGreaterThan(0.75);
+    const isWithin = (p: (typeof read)[number]): boolean => p.run.memoryBytes! <= limit(p.peakBytes);
+    const share = (rows: typeof read): number => rows.filter(isWithin).length / rows.length;
+    const families = [...new Set(read.map((p) => p.family))].map((name) =>
+      share(read.filter((p) => p.family === name)),
+    );
+    expect(families.reduce((a, b) => a + b, 0) / families.length).toBeCloseTo(0.9, 1);
+    // BLOOM's readings are of the driver, with what the process holds besides: 31 of 42 stay within.
+    expect(share(read)).toBeGreaterThan(0.8);
   });
 
   test('ZO-42 nothing is predicted above 63 % of the dense peak', () => {
