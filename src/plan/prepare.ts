@@ -139,7 +139,7 @@ export function prepare(
   let { model, restriction, unpinned } = free;
   // A plan is known to cost less only where nothing but time and the memory of states counts. Where its peak turns out to bind, the
   // request is prepared again without a ceiling.
-  while (request.objective === 'time' && !peakBinds(request)) {
+  while (request.objective !== 'parameter-memory' && !peakBinds(request)) {
     const ceilingSeconds = ceilingOf(model, restriction.problem());
     if (ceilingSeconds === undefined) break;
     deadline.check('while the model was built');

@@ -25,7 +25,7 @@ export const UNEVEN = ['allow', 'forbid'] as const;
 /** Which strided cuts of merged dims are offered. */
 export const STRIDED = ['rows', 'all', 'off'] as const satisfies readonly StridedCuts[];
 /** What is least. */
-export const OBJECTIVES = ['time', 'parameter-memory'] as const;
+export const OBJECTIVES = ['time', 'serial', 'parameter-memory'] as const;
 /** How maps are planned. */
 export const MAPS = ['bodies', 'rows'] as const;
 /** What becomes of activation memory. */
@@ -82,7 +82,10 @@ export interface PlanRequest {
   /** Placements of inputs and outputs: `free`, or one sharding text for all of them (`R` everywhere for the tutorial). */
   readonly inputs: string;
   readonly outputs: string;
-  /** `time`: least seconds. `parameter-memory`: least bytes of parameters first, then least seconds. */
+  /**
+   * `serial`: least seconds, every cost one after another. `time`: the same for `shard`; the command then takes the recipe whose
+   * simulated step is shorter, if there is one. `parameter-memory`: least bytes of parameters first, then least seconds.
+   */
   readonly objective: (typeof OBJECTIVES)[number];
   /**
    * How maps are planned. `bodies` (and absent): tensors of the body are cut, rows are not. `rows`: each device runs the whole

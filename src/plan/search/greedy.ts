@@ -29,7 +29,7 @@ export function noWorseThanGreedy(
   { model, problem, request }: Pick<Prepared, 'model' | 'problem' | 'request'>,
   solution: Solution,
 ): Solution {
-  const cut = solution.status === 'feasible' && request.objective === 'time';
+  const cut = solution.status === 'feasible' && request.objective !== 'parameter-memory';
   const greedy = cut ? greedyFrom(model, problem, solution.choice) : undefined;
   if (greedy === undefined || greedy.cost >= solution.objective) return solution;
   const { choice, cost } = greedy;

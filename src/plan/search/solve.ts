@@ -28,7 +28,7 @@ export async function lexicographic(
   { compact: { problem }, request }: Pick<Prepared, 'compact' | 'request'>,
   deadline: Deadline,
 ): Promise<{ readonly problem: Problem; readonly leastBytes?: StepCertificate }> {
-  if (request.objective === 'time') return { problem };
+  if (request.objective !== 'parameter-memory') return { problem };
   const least = await provenLeastMemory(problem, deadline.solveOptions);
   if (least === undefined) return { problem };
   if (least === 'open') throw tooLate(deadline, 'the least memory of parameters was not proven in time');

@@ -23,6 +23,7 @@ import { annotatedProgram } from '../../../report/analysis/program.ts';
 import { endsText } from '../../../report/text/size-range.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
 import { planSummary } from '../../../report/text/summary.ts';
+import type { KnownPlan } from '../../../simulate/timeline/known-plan.ts';
 import type { OverlapPlan } from '../../../simulate/timeline/overlap-plan.ts';
 import { countedText, excessOver, percentText, secondsText, shareOf } from '../../../units.ts';
 import type { Progress, Problem } from '../../../solver/types.ts';
@@ -124,7 +125,8 @@ export async function planGraph(
   if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
   const overlap =
     request.overlap === true && !deadline.isOver ? await withOverlap(result, { deadline, starts }) : undefined;
-  const { plan, choice } = overlap?.result ?? result;
+  const known = stages === undefined && takesKnown(request) ? await withKnown(result, recipes, deadline) : undefined;
+  const { plan, choice } = overlap?.result ?? known?.result ?? result;
   checkRecipes(prepared.given, plan, recipes);
   const ends =
     range === undefined || deadline.isOver
@@ -135,6 +137,7 @@ export async function planGraph(
     ...(ends === undefined ? {} : { ends }),
     ...(pipeline === undefined ? {} : { pipeline }),
     ...(overlap === undefined ? {} : { overlap: overlapRecord(overlap) }),
+    ...(known === undefined ? {} : { simulated: knownRecord(known) }),
   };
   if (options.json === true) io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
   else {
@@ -144,6 +147,7 @@ export async function planGraph(
     );
     const why = whyRecipesAreCheaper(prepared.given, plan, recipes);
     if (why !== undefined) io.stdout(`note  ${why}\n`);
+    if (known !== undefined) io.stdout(`\n${knownText(known)}\n`);
     if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
     else if (request.overlap === true) io.stdout(`\noverlap    not looked for: ${deadline.cause}\n`);
     if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
@@ -197,6 +201,31 @@ async function withOverlap(
     throw error;
   }
 }
+
+/** Whether the plan is the known one of the shortest simulated step, where nothing else is asked for. */
+function takesKnown({ objective, overlap, solver }: PlanRequest): boolean {
+  return objective === 'time' && overlap !== true && solver !== 'propagate';
+}
+
+async function withKnown(
+  result: Extract<ShardResult, { readonly status: 'planned' }>,
+  recipes: Awaited<ReturnType<typeof priceRecipes>>,
+  deadline: Deadline,
+): Promise<KnownPlan | undefined> {
+  const known = recipes.flatMap((r) => (r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : []));
+  if (known.length === 0 || deadline.isOver) return undefined;
+  const { fasterKnownPlan } = await import('../../../simulate/timeline/known-plan.ts');
+  return fasterKnownPlan(result, known, deadline);
+}
+
+/** What `--json` prints of a plan that was taken for its simulated step, beside the plan. */
+function knownRecord({ result: _, ...record }: KnownPlan): Omit<KnownPlan, 'result'> {
+  return record;
+}
+
+function knownText({ name, simulatedSeconds, baseSimulatedSeconds, serialSeconds, baseSerialSeconds }: KnownPlan): string {
+  return `simulated  ${secondsText(simulatedSeconds)} with communication beside compute: ${name}, ${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} less than the plan of least seconds one after another (${secondsText(baseSimulatedSeconds)})\n           one after another it takes ${percentText(excessOver(baseSerialSeconds, serialSeconds))} more than that plan, which --objective serial prints`;
+} // prettier-ignore
 
 /** What `--json` prints of a plan with overlap in view, beside the plan. */
 function overlapRecord({ result: _, ...record }: OverlapPlan): Omit<OverlapPlan, 'result'> {

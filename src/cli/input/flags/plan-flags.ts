@@ -38,7 +38,7 @@ export const PLAN_FLAGS = {
   inputs: or(value('--inputs <SPEC>', 'one placement for all inputs, or free', text, (inputs) => ({ inputs })), DEFAULT_REQUEST.inputs), // prettier-ignore
   outputs: or(value('--outputs <SPEC>', 'one placement for all outputs, or free', text, (outputs) => ({ outputs })), DEFAULT_REQUEST.outputs), // prettier-ignore
   objective: or(
-    value('--objective <name>', `what the plan minimises: ${OBJECTIVES.join(', ')}`, oneOf(OBJECTIVES), (objective) => ({ objective })), // prettier-ignore
+    value('--objective <name>', `what the plan minimises: ${OBJECTIVES.join(', ')}; with time a recipe is taken whose simulated step is shorter, with serial none`, oneOf(OBJECTIVES), (objective) => ({ objective })), // prettier-ignore
     DEFAULT_REQUEST.objective,
   ),
   ...PRICES,
