@@ -21,8 +21,14 @@ import { PLAN_VERSION, type Plan, type PlanMemory } from './types.ts';
 /** What a plan says it was made by: its prices are those of this program. */
 export const PRODUCER = `shardwright ${VERSION}`;
 
+/** What a plan is written from. */
+type WrittenFrom = Pick<
+  Prepared,
+  'model' | 'problem' | 'request' | 'collectives' | 'table' | 'budgetBytes' | 'assumptions'
+>;
+
 /** Writes the plan of a solution; throws when its re-costed seconds are not those of the solver. */
-export function writePlan(prepared: Prepared, solution: Solution, memory: PlanMemoryTimeline | undefined): Plan {
+export function writePlan(prepared: WrittenFrom, solution: Solution, memory: PlanMemoryTimeline | undefined): Plan {
   const { model, problem, request, collectives, table, budgetBytes } = prepared;
   const decoded = decode(model, solution.choice);
   // A redistributor of its own: the re-check asks every price anew.

@@ -39,7 +39,7 @@ interface SearchOptions {
  * only where that plan fits: else it is but a start and a bound.
  */
 export async function firstUnderBudget(
-  prepared: Prepared,
+  prepared: Pick<Prepared, 'request' | 'budgetBytes' | 'compact' | 'model' | 'problem' | 'table'>,
   problem: Problem,
   asked: ProveOptions,
   deadline: Deadline,
@@ -173,7 +173,7 @@ function fittingStart(
  * @param stateBytes the least that states need, where it is known
  */
 export async function leastBudget(
-  prepared: Prepared,
+  prepared: Pick<Prepared, 'request' | 'compact' | 'model' | 'table'>,
   deadline: Deadline,
   stateBytes?: number,
 ): Promise<Pick<Infeasible, 'smallestBudgetBytes' | 'neededBytes' | 'enoughBytes'>> {
@@ -189,7 +189,7 @@ export async function leastBudget(
   return { neededBytes: bytes, enoughBytes: peakBytesOf(prepared, compact.expand(found.choice)) };
 }
 
-function peakBytesOf({ model, table }: Prepared, choice: Int32Array): number {
+function peakBytesOf({ model, table }: Pick<Prepared, 'model' | 'table'>, choice: Int32Array): number {
   return peakOf(planMemoryTimeline(model, choice, table).intervals).peakBytes;
 }
 

@@ -156,7 +156,7 @@ export class CoreSolver {
   }
 
   private async read(
-    prepared: Prepared,
+    prepared: Pick<Prepared, 'model'>,
     request: CoreRequest,
     choice: Int32Array,
     shallowSeconds: number,

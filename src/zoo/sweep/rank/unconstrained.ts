@@ -13,7 +13,7 @@ import type { Deadline } from '../../../plan/request/deadline.ts';
  * @param problem the program's own, or the same with other costs
  */
 export async function solveFree(
-  prepared: Prepared,
+  prepared: Pick<Prepared, 'compact' | 'model' | 'contradictions' | 'request'>,
   problem: Problem = prepared.compact.problem,
   deadline?: Deadline,
 ): Promise<
