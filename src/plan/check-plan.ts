@@ -15,7 +15,7 @@ import type { StepCertificate, Problem } from '../solver/types.ts';
 import { withMemoryBound, type PlanCertificate } from './record/certificate.ts';
 import type { PlanFolder } from './record/folder.ts';
 import { memoryOf } from './memory/least-memory.ts';
-import { planMemoryTimeline } from './record/peak-memory.ts';
+import { planMemoryTimeline } from './record/memory-timeline.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { activationsOf, type PlanRequest } from './request/request.ts';
 import { isLeast, openGap } from '../solver/problem/cost.ts';

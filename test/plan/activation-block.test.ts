@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { activationBytes, type ActivationPolicy } from '../support/activation-memory.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { recomputeInBackward } from '../../src/passes/checkpoint/recompute.ts';
-import { planMemoryTimeline } from '../../src/plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { load, solveFor, TABLE } from './support.ts';
 
 /**

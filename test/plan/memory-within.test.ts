@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { peakOf } from '../../src/cost/memory/peak.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { planMemoryTimeline } from '../../src/plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { livenessOf } from '../../src/plan/memory/liveness.ts';
 import { liveBytesAt } from '../../src/plan/memory/peak-rows.ts';
 import { prepare } from '../../src/plan/prepare.ts';

@@ -6,7 +6,7 @@ import type { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { adamw, sgd, type Optimizer } from '../../src/passes/training/optimizer.ts';
 import { trainStep } from '../../src/passes/training/train-step.ts';
-import { planMemoryTimeline } from '../../src/plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { decode, type Decoded } from '../../src/plan/record/decode.ts';
 import { lower } from '../../src/plan/lower/lower.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';

@@ -6,7 +6,7 @@ import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { lower, plannedProgram } from '../../src/plan/lower/lower.ts';
 import { collectiveKind, readCollective } from '../../src/plan/lower/program/collectives.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
-import { planMemoryTimeline } from '../../src/plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { asyncTensor } from '../../src/simulate/timeline/async-tensor.ts';

@@ -1,5 +1,5 @@
 import { peakOf } from '../../src/cost/memory/peak.ts';
-import { planMemoryTimeline } from '../../src/plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { describe, expect, it } from 'vitest';
 import { stateMemory } from '../../src/plan/record/decode.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';

@@ -9,7 +9,7 @@ import { recomputeInBackward } from '../../passes/checkpoint/recompute.ts';
 import { costFunction } from '../../solver/problem/cost.ts';
 import type { RematProblem } from './remat-problem.ts';
 import type { Liveness } from './liveness.ts';
-import { planMemoryTimeline } from '../record/peak-memory.ts';
+import { planMemoryTimeline } from '../record/memory-timeline.ts';
 import type { Prepared } from '../prepare.ts';
 import { placeRecomputedNodes } from './remat-placement.ts';
 import type { Model } from '../model/model.ts';

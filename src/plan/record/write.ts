@@ -9,7 +9,7 @@ import { evaluate } from '../../solver/check/verify.ts';
 import type { Problem, Solution } from '../../solver/types.ts';
 import { VERSION } from '../../version.ts';
 import { decode } from './decode.ts';
-import { planTimeline, type PlanMemoryTimeline } from './peak-memory.ts';
+import { planTimeline, type PlanMemoryTimeline } from './memory-timeline.ts';
 import type { Model } from '../model/model.ts';
 import type { Prepared } from '../prepare.ts';
 import { propagate } from '../model/greedy.ts';

@@ -9,7 +9,7 @@ import { gapOf } from '../../solver/problem/cost.ts';
 import type { ProvenSolution, Solution } from '../../solver/types.ts';
 import type { Prepared } from '../prepare.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
-import { planMemoryTimeline, type PlanMemoryTimeline } from '../record/peak-memory.ts';
+import { planMemoryTimeline, type PlanMemoryTimeline } from '../record/memory-timeline.ts';
 import type { Plan } from '../record/types.ts';
 import { writePlan } from '../record/write.ts';
 import { activationsOf } from '../request/request.ts';

@@ -12,7 +12,7 @@ import { leastMemory } from '../memory/least-memory.ts';
 import { PeakMemoryPlanner } from '../memory/row-generation.ts';
 import { prepare, type Prepared } from '../prepare.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
-import { planMemoryTimeline } from '../record/peak-memory.ts';
+import { planMemoryTimeline } from '../record/memory-timeline.ts';
 import type { Deadline } from '../request/deadline.ts';
 import {
   gapUnderMemory,

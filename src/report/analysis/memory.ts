@@ -1,7 +1,7 @@
 /** Takes a plan and gives the bytes alive on the fullest device at every step of the program, by kind. */
 
 import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory/peak.ts';
-import { planMemoryTimeline } from '../../plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
 
 /** Live bytes on the fullest device at every program point, by kind. (JSON calls a program point a moment.) */

@@ -6,7 +6,7 @@
 import { peakOf } from '../../cost/memory/peak.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { decode, stateMemory } from '../../plan/record/decode.ts';
-import { planMemoryTimeline } from '../../plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { SimulatedPlan } from './from-plan.ts';

@@ -6,7 +6,7 @@
 import { conflictOf } from '../../plan/restrict/conflict.ts';
 import { peakOf } from '../../cost/memory/peak.ts';
 import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
-import { planMemoryTimeline } from '../../plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';
 import { leastMemoryBound, memoryOf } from '../../plan/memory/least-memory.ts';

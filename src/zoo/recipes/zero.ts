@@ -4,7 +4,7 @@
  */
 
 import { peakOf } from '../../cost/memory/peak.ts';
-import { planMemoryTimeline } from '../../plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { zeroStateBytes } from '../../cost/memory/state-bytes.ts';
 import { decode, stateMemory } from '../../plan/record/decode.ts';

@@ -6,7 +6,7 @@ import { buildModel } from '../../../src/models/build.ts';
 import { parseModelConfig } from '../../../src/models/families.ts';
 import { decode, type Decoded } from '../../../src/plan/record/decode.ts';
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
-import { planMemoryTimeline } from '../../../src/plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../../src/plan/record/memory-timeline.ts';
 import { recost } from '../../../src/plan/record/recost.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';

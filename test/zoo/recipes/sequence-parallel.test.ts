@@ -3,7 +3,7 @@ import { peakOf } from '../../../src/cost/memory/peak.ts';
 import { buildModel } from '../../../src/models/build.ts';
 import { parseModelConfig } from '../../../src/models/families.ts';
 import { decode, type Decoded } from '../../../src/plan/record/decode.ts';
-import { planMemoryTimeline } from '../../../src/plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../../src/plan/record/memory-timeline.ts';
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
 import { priceRestriction, ringBytes } from '../../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../../src/zoo/recipes/recipes.ts';

@@ -3,7 +3,7 @@
 import { parsePipelineSchedule, PIPELINE_SCHEDULES } from '../../../simulate/pipeline/schedules.ts';
 import { list, off, on, or, required, text, value, type Given } from '../../input/flags/flag.ts';
 import { MODEL_FLAGS, SIZE_FLAGS } from '../../input/flags/model-flags.ts';
-import { PLAN_FLAGS } from '../../input/flags/plan-flags.ts';
+import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
 import {
   countFrom,
   oneOf,

@@ -35,7 +35,7 @@ import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel } from '../../input/load.ts';
 import { NoChoiceInTime } from '../../../solver/solve.ts';
 import { requestOfFlags, type Given } from '../../input/flags/flag.ts';
-import { PLAN_FLAGS } from '../../input/flags/plan-flags.ts';
+import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
 import { PIPELINE_FILE } from '../../input/pipeline-file.ts';
 import { PLAN_FILES, planFiles } from '../../input/plan-folder.ts';
 import { checkFrontierFlags, FRONTIER_FILE, frontierCommand } from './plan-frontier.ts';

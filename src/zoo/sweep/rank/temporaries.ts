@@ -1,7 +1,7 @@
 /** Gives the peak bytes of each unit that are neither states nor saved activations. */
 
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import { planMemoryTimeline } from '../../../plan/record/peak-memory.ts';
+import { planMemoryTimeline } from '../../../plan/record/memory-timeline.ts';
 import type { Model } from '../../../plan/model/model.ts';
 import type { GatheredRepeats } from './key-values.ts';
 import type { GraphUnits } from '../model/units.ts';
