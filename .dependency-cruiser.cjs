@@ -141,6 +141,7 @@ const inside = {
     ['verify'],
     ['pipeline', 'rule-check'],
     ['timeline'],
+    ['overlap'],
   ],
   zoo: [['recipes'], ['compare'], ['audit', 'sweep'], ['planning'], ['layout', 'pipeline'], ['validation']],
   'zoo/sweep': [

@@ -9,7 +9,7 @@ import { prepare } from '../src/plan/prepare.ts';
 import { decode } from '../src/plan/record/decode.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../src/plan/request/request.ts';
 import { shardPrepared } from '../src/plan/shard.ts';
-import { overlapPlan } from '../src/simulate/timeline/overlap-plan.ts';
+import { overlapPlan } from '../src/simulate/overlap/plan.ts';
 import { percentText, secondsText } from '../src/units.ts';
 import { priceRecipes } from '../src/zoo/compare/compare.ts';
 import { simulatedSeconds } from '../src/zoo/compare/simulated.ts';

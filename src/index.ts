@@ -229,10 +229,10 @@ export { runDevices, type DeviceRun, type ExecutedCollective } from './simulate/
 export { evaluateGraph, type Evaluation, type EvaluateOptions, type Value } from './simulate/evaluate.ts';
 export { fromList, NDArray } from './ndarray/array.ts';
 export { drawInputs } from './simulate/inputs.ts';
-export { searchOverlap, type OverlapOptions, type OverlapSearch } from './simulate/timeline/overlap-search.ts';
-export type { OverlapCandidate } from './simulate/timeline/overlap-candidates.ts';
+export { searchOverlap, type OverlapOptions, type OverlapSearch } from './simulate/overlap/search.ts';
+export type { OverlapCandidate } from './simulate/overlap/candidates.ts';
 export { bucketProgram } from './simulate/timeline/bucket-program.ts';
-export { overlapPlan, type OverlapPlan } from './simulate/timeline/overlap-plan.ts';
+export { overlapPlan, type OverlapPlan } from './simulate/overlap/plan.ts';
 export { play, type Timeline } from './simulate/timeline/play.ts';
 export { pipelineTrace, timelineTrace, type TraceFile } from './simulate/timeline/trace.ts';
 export { playPipeline, type PipelineRun, type PipelineTimes } from './simulate/pipeline/play.ts';

@@ -7,7 +7,7 @@ import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { bestMixture } from '../../src/solver/dual/best-mixture.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
-import { searchOverlap } from '../../src/simulate/timeline/overlap-search.ts';
+import { searchOverlap } from '../../src/simulate/overlap/search.ts';
 import { simulate, type SimulateOptions } from '../../src/simulate/timeline/simulate.ts';
 import { priceRecipes } from '../../src/zoo/compare/compare.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';

@@ -23,8 +23,8 @@ import { annotatedProgram } from '../../../report/analysis/program.ts';
 import { endsText } from '../../../report/text/size-range.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
 import { planSummary } from '../../../report/text/summary.ts';
-import type { KnownPlan } from '../../../simulate/timeline/known-plan.ts';
-import type { OverlapPlan } from '../../../simulate/timeline/overlap-plan.ts';
+import type { KnownPlan } from '../../../simulate/overlap/known-plan.ts';
+import type { OverlapPlan } from '../../../simulate/overlap/plan.ts';
 import { countedText, excessOver, percentText, secondsText, shareOf } from '../../../units.ts';
 import type { Progress, Problem } from '../../../solver/types.ts';
 import { priceRecipes } from '../../../zoo/compare/compare.ts';
@@ -107,7 +107,7 @@ export async function planGraph(
   /** Cuts the plan, which is that of one microbatch, into pipeline stages; and what was asked of a device of one. */
   stages?: { readonly cut: Stages; readonly asked: { readonly request: PlanRequest; readonly budgetBytes: number } },
 ): Promise<number> {
-  if (request.overlap === true) (await import('../../../simulate/timeline/overlap-plan.ts')).checkOverlap(request);
+  if (request.overlap === true) (await import('../../../simulate/overlap/plan.ts')).checkOverlap(request);
   const began = performance.now();
   const prepared = prepare(graph, request, table, deadline);
   const search = deadline.reserving((RE_COSTING * (performance.now() - began)) / 1e3);
@@ -193,7 +193,7 @@ async function withOverlap(
   result: Extract<ShardResult, { readonly status: 'planned' }>,
   options: { readonly deadline: Deadline; readonly starts: readonly Int32Array[] },
 ): Promise<OverlapPlan | undefined> {
-  const { overlapPlan } = await import('../../../simulate/timeline/overlap-plan.ts');
+  const { overlapPlan } = await import('../../../simulate/overlap/plan.ts');
   try {
     return await overlapPlan(result, options);
   } catch (error) {
@@ -214,7 +214,7 @@ async function withKnown(
 ): Promise<KnownPlan | undefined> {
   const known = recipes.flatMap((r) => (r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : []));
   if (known.length === 0 || deadline.isOver) return undefined;
-  const { fasterKnownPlan } = await import('../../../simulate/timeline/known-plan.ts');
+  const { fasterKnownPlan } = await import('../../../simulate/overlap/known-plan.ts');
   return fasterKnownPlan(result, known, deadline);
 }
 

@@ -16,9 +16,9 @@ import { costliestEdges, Regions } from '../../solver/problem/regions.ts';
 import { solve } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';
 import { random } from '../ranks/shards.ts';
-import { LAUNCH_SECONDS } from './from-plan.ts';
-import { CandidatePool, type Candidates, type OverlapCandidate } from './overlap-candidates.ts';
-import { DEFAULT_BUCKET_BYTES, type SimulateOptions } from './simulate.ts';
+import { LAUNCH_SECONDS } from '../timeline/from-plan.ts';
+import { CandidatePool, type Candidates, type OverlapCandidate } from './candidates.ts';
+import { DEFAULT_BUCKET_BYTES, type SimulateOptions } from '../timeline/simulate.ts';
 
 /**
  * How far to look. The options of the simulation are those under which the bound holds: one stream for each kind of link,

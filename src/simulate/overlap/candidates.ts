@@ -9,8 +9,8 @@ import { decode, stateMemory } from '../../plan/record/decode.ts';
 import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { evaluate } from '../../solver/check/verify.ts';
-import type { SimulatedPlan } from './from-plan.ts';
-import { simulate, type SimulateOptions } from './simulate.ts';
+import type { SimulatedPlan } from '../timeline/from-plan.ts';
+import { simulate, type SimulateOptions } from '../timeline/simulate.ts';
 
 /** One plan with its seconds one after another and its simulated seconds. */
 export interface OverlapCandidate {

@@ -6,7 +6,7 @@
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { planOfChoice, type PlannedResult } from '../../plan/search/result.ts';
 import { percentText, secondsText } from '../../units.ts';
-import { CandidatePool } from './overlap-candidates.ts';
+import { CandidatePool } from './candidates.ts';
 
 /** A choice that is known, by its name. */
 interface KnownChoice {

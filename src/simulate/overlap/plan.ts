@@ -3,7 +3,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { PlanRequest } from '../../plan/request/request.ts';
 import { percentText, secondsText } from '../../units.ts';
-import { searchOverlap, type OverlapOptions } from './overlap-search.ts';
+import { searchOverlap, type OverlapOptions } from './search.ts';
 import { planOfChoice, type ShardResult } from '../../plan/search/result.ts';
 
 type Planned = Extract<ShardResult, { readonly status: 'planned' }>;
