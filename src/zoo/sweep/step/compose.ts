@@ -8,13 +8,9 @@ import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
-import { DTYPE_BYTES, type DType } from '../../../graph/types.ts';
-import { dtypeNamed } from '../../../models/build.ts';
-import { parseModelConfig } from '../../../models/families.ts';
 import { keptMicrobatches } from '../../../simulate/pipeline/closed-forms.ts';
 import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
-import type { CutUnit } from '../model/balanced-cuts.ts';
-import type { Checkpoint, CoreCost, CoreParameter } from '../model/types.ts';
+import type { Checkpoint, CoreCost } from '../model/types.ts';
 import { PipelinePlayer } from '../model/fast-play.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
 import { passesAlone, savedInRun, savedInStep, type Saved } from '../model/overlap.ts';
@@ -26,6 +22,7 @@ import type { ComparedBoundary, ComparedStage, MemoryByClass } from '../../compa
 import type { Traffic } from '../../compare/price.ts';
 import { GroupMaker } from '../rank/data-groups.ts';
 import type { DataGroups } from '../model/states.ts';
+import { keyValueBytes, stateOf, type Layout, type MadeLayout, type Parameters } from './composed-layout.ts';
 import { keptUnits } from './selective-recompute.ts';
 import { stepTraffic, type DevicePlace } from './step-traffic.ts';
 import { stateCosts, type StateCosts, type UnitMoving } from './state-costs.ts';
@@ -385,27 +382,6 @@ export class Composer {
   } // prettier-ignore
 }
 
-/** Of weights and activations where the question names none. */
-function dtypeOf(config: string): DType {
-  const { statedDtype } = parseModelConfig(config);
-  return statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype);
-}
-
-/** Software that keeps a master copy keeps it beside 16-bit weights; an optimizer that is asked for goes before. */
-function stateOf({ software, optimizer, dtype, config }: SweepQuestion): Partial<StateBytes> | undefined {
-  const state = software?.state;
-  if (state === undefined || DTYPE_BYTES[dtype ?? dtypeOf(config)] !== 2) return undefined;
-  if (optimizer === undefined) return state;
-  return state.gradient === undefined || optimizer === 'none' ? undefined : { gradient: state.gradient };
-}
-
-/** Keys and values of a layer for one sequence; heads that a rank does not have whole are repeated (lint rule ZL04). */
-function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number) => number {
-  const { keyHeads, headWidth } = parseModelConfig(config).architecture.shape;
-  const itemBytes = DTYPE_BYTES[dtype ?? dtypeOf(config)];
-  return (tp) => 2 * sequence * Math.ceil(keyHeads / tp) * headWidth * itemBytes;
-}
-
 interface Limits {
   /** Only where it fits. */
   readonly fitting?: boolean;
@@ -419,30 +395,6 @@ interface Limits {
 interface Slower {
   readonly seconds?: undefined;
   readonly unitsAgain: number;
-}
-
-/** A mesh and what its dims do. */
-interface Layout {
-  readonly sizes: LayoutSizes;
-  readonly kind: LayoutKind;
-}
-
-interface MadeLayout extends Layout {
-  readonly core: CoreCost;
-  readonly routed: RoutedCosts | undefined;
-  readonly groups: DataGroups;
-  /** By whether FSDP keeps what it gathers. */
-  readonly states: Map<boolean, StateCosts>;
-  readonly units: Map<string, readonly Unit[]>;
-  /** The units as stages are cut. */
-  readonly cuts: WeakMap<readonly Unit[], readonly CutUnit[]>;
-}
-
-/** Parameters of experts, and all others with a number that equal lists share. */
-interface Parameters {
-  readonly id: number;
-  readonly experts: readonly CoreParameter[];
-  readonly others: readonly CoreParameter[];
 }
 
 type Ways = Pick<LayoutTuning, 'once' | 'paired'>;

@@ -1,0 +1,62 @@
+/**
+ * What a composer reads from its question and keeps of each layout. In: a question. Out: bytes of states, keys and values; the
+ * records of layouts that were put together.
+ */
+
+import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
+import { DTYPE_BYTES, type DType } from '../../../graph/types.ts';
+import { dtypeNamed } from '../../../models/build.ts';
+import { parseModelConfig } from '../../../models/families.ts';
+import type { CutUnit } from '../model/balanced-cuts.ts';
+import type { LayoutKind, LayoutSizes } from '../model/layout.ts';
+import type { SweepQuestion } from '../model/question.ts';
+import type { DataGroups } from '../model/states.ts';
+import type { CoreCost, CoreParameter } from '../model/types.ts';
+import type { RoutedCosts } from '../rank/moe.ts';
+import type { StateCosts } from './state-costs.ts';
+import type { Unit } from './unit-costs.ts';
+
+/** A mesh and what its dims do. */
+export interface Layout {
+  readonly sizes: LayoutSizes;
+  readonly kind: LayoutKind;
+}
+
+export interface MadeLayout extends Layout {
+  readonly core: CoreCost;
+  readonly routed: RoutedCosts | undefined;
+  readonly groups: DataGroups;
+  /** By whether FSDP keeps what it gathers. */
+  readonly states: Map<boolean, StateCosts>;
+  readonly units: Map<string, readonly Unit[]>;
+  /** The units as stages are cut. */
+  readonly cuts: WeakMap<readonly Unit[], readonly CutUnit[]>;
+}
+
+/** Parameters of experts, and all others with a number that equal lists share. */
+export interface Parameters {
+  readonly id: number;
+  readonly experts: readonly CoreParameter[];
+  readonly others: readonly CoreParameter[];
+}
+
+/** Of weights and activations where the question names none. */
+function dtypeOf(config: string): DType {
+  const { statedDtype } = parseModelConfig(config);
+  return statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype);
+}
+
+/** Software that keeps a master copy keeps it beside 16-bit weights; an optimizer that is asked for goes before. */
+export function stateOf({ software, optimizer, dtype, config }: SweepQuestion): Partial<StateBytes> | undefined {
+  const state = software?.state;
+  if (state === undefined || DTYPE_BYTES[dtype ?? dtypeOf(config)] !== 2) return undefined;
+  if (optimizer === undefined) return state;
+  return state.gradient === undefined || optimizer === 'none' ? undefined : { gradient: state.gradient };
+}
+
+/** Keys and values of a layer for one sequence; heads that a rank does not have whole are repeated (lint rule ZL04). */
+export function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number) => number {
+  const { keyHeads, headWidth } = parseModelConfig(config).architecture.shape;
+  const itemBytes = DTYPE_BYTES[dtype ?? dtypeOf(config)];
+  return (tp) => 2 * sequence * Math.ceil(keyHeads / tp) * headWidth * itemBytes;
+}
