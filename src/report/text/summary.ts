@@ -25,6 +25,8 @@ export function planSummary(
     readonly request: PlanRequest;
     readonly budgetBytes: number;
     readonly secondOpinion?: string | undefined;
+    /** Why this plan was taken for its simulated step, where it was. */
+    readonly simulated?: string;
   } = {
     request: plan.request,
     budgetBytes: plan.memory.budgetBytes,
@@ -44,6 +46,7 @@ export function planSummary(
     ...settingLines({ graph, ...asked, gap: askedGap(plan.request), gapGiven: isGapGiven(plan.request) }),
     `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,
     `range      ${planBandText(plan, objective.seconds)}`,
+    ...(asked.simulated === undefined ? [] : [asked.simulated]),
     ...executedLines(objective),
     `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   ${gradientText(memory)}   optimizer ${m(memory.optimizerBytes)}   ${activationText(memory)}${fit === undefined ? '' : `   ${fit}`}`,
     ...timelineLines(memory),

@@ -143,11 +143,10 @@ export async function planGraph(
   else {
     if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
     io.stdout(
-      `${planSummary(result.graph, plan, recipes, { ...(stages?.asked ?? asGiven(plan, request)), secondOpinion: result.secondOpinion })}\n`,
+      `${planSummary(result.graph, plan, recipes, { ...(stages?.asked ?? asGiven(plan, request)), secondOpinion: result.secondOpinion, ...(known === undefined ? {} : { simulated: knownText(known) }) })}\n`,
     );
     const why = whyRecipesAreCheaper(prepared.given, plan, recipes);
     if (why !== undefined) io.stdout(`note  ${why}\n`);
-    if (known !== undefined) io.stdout(`\n${knownText(known)}\n`);
     if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
     else if (request.overlap === true) io.stdout(`\noverlap    not looked for: ${deadline.cause}\n`);
     if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
