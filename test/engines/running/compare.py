@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from memory import peak_of_step
+from memory import least_peak
 from models import sample
 from rounding import rounded
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -162,7 +162,7 @@ def one(name: str, folder: str, steps: int) -> dict[str, Any]:
             **rounded(it, module, whole.detach(), reference, expected.detach()),
             "collectives": len(seen.calls),
             "asPlanned": as_planned(seen.calls, plan, mesh),
-            "peakBytes": most(peak_of_step(module, args, it.kwargs).peak),
+            "peakBytes": most(least_peak(module, args, it.kwargs)),
         }
     gradients, zeros = compared(module, reference)
     buffers = {
@@ -181,7 +181,7 @@ def one(name: str, folder: str, steps: int) -> dict[str, Any]:
         "buffer": max(buffers.values(), default=0.0),
         "collectives": len(seen.calls),
         "asPlanned": as_planned(seen.calls, plan, mesh),
-        "peakBytes": most(peak_of_step(module, args, it.kwargs).peak),
+        "peakBytes": most(least_peak(module, args, it.kwargs)),
     }
     if steps > 0:
         result["steps"] = train(name, folder, steps, zeros)
