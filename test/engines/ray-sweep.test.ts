@@ -17,7 +17,9 @@ sequences: [512, 1024]
 globalBatches: [16]
 plans: [fsdp]
 `;
+/** scripts/test-engines.sh installs Ray; another Python may lack it. */
 const hasRay = spawnSync(python, ['-c', 'import ray']).status === 0;
+const why = hasRay ? '' : ' (this Python has no ray)';
 let folder = '';
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'shardwright-ray-'));
@@ -60,7 +62,7 @@ function answers(out: string): Record<string, string> {
   return Object.fromEntries(readdirSync(at).map((name) => [name, readFileSync(join(at, name), 'utf8')]));
 }
 
-test.skipIf(!hasRay)('a worker that is killed: its question is asked again, and the folder is that of one machine, byte for byte', () => {
+test.skipIf(!hasRay)(`a worker that is killed: its question is asked again, and the folder is that of one machine, byte for byte${why}`, () => {
   const alone = spawnSync(process.execPath, [...COMMAND, 'compare', '--sweep', join(folder, 'questions.yaml'), '-o', join(folder, 'alone'), '--quiet'], { encoding: 'utf8' });
   expect(alone.status, alone.stderr).toBe(0);
   const run = swept('ray', 'os.kill(os.getppid(), signal.SIGKILL)');
@@ -74,7 +76,7 @@ test.skipIf(!hasRay)('a worker that is killed: its question is asked again, and 
   expect(answers('ray')).toEqual(answers('alone'));
 }, 300_000); // prettier-ignore
 
-test.skipIf(!hasRay)('what the command refuses on a worker is refused here, with its hint', () => {
+test.skipIf(!hasRay)(`what the command refuses on a worker is refused here, with its hint${why}`, () => {
   const run = swept('refused', `print('{"error": {"code": "E_CLUSTER", "message": "no such rack", "hint": "name another."}}'); sys.exit(2)`);
   expect(run.status).toBe(1);
   expect(run.stderr).toContain('E_CLUSTER no such rack');
