@@ -3,10 +3,12 @@ import { join } from 'node:path';
 import { publicRuns } from '../scripts/validation-figures.ts';
 import { FITTED, type FittedConstants } from '../src/cost/kernels/fitted.ts';
 import { FAMILY_NAMES, familyOf } from '../src/cost/validation/families.ts';
+import { coordinateSearch } from '../src/zoo/validation/coordinate-search.ts';
 import { mean, median, SMALLEST_GROUP, spearman } from '../src/cost/validation/metrics.ts';
-import { parseRuns, type MeasuredRun } from '../src/cost/validation/runs.ts';
-
-import { secondsUnder, solvedRuns, type SolvedRun } from './solved-runs.ts';
+import { parseRuns } from '../src/cost/validation/runs.ts';
+import { builtinOperators } from '../src/ops/builtin.ts';
+import { runsInParts, secondsUnder, type RunInParts } from '../src/zoo/validation/runs-under.ts';
+import { KeptSolver } from './kept-programs.ts';
 
 /**
  * What the deciding model says of every public measured run, as shipped and without its family: every family is left out once,
@@ -46,7 +48,7 @@ type Name = keyof FittedConstants;
 const FREE: readonly Name[] = ['eagerHostSeconds', 'kernelGapSeconds', 'hotMatmulTime', 'tailShare', 'tailMean', 'unfusedTraffic', 'pointwiseTraffic', 'stepHostSeconds']; // prettier-ignore
 
 /** What the search lowers: mean over families of the mean and the median error, and of half of the missing rank. */
-function loss(families: readonly (readonly SolvedRun[])[], constants: FittedConstants): number {
+function loss(families: readonly (readonly RunInParts[])[], constants: FittedConstants): number {
   const each = families.map((rows) => {
     const said = rows.map((r) => secondsUnder(r, constants));
     const errors = rows.map((r, i) => Math.abs(said[i] / (r.run.stepSeconds ?? NaN) - 1));
@@ -63,26 +65,19 @@ function loss(families: readonly (readonly SolvedRun[])[], constants: FittedCons
 }
 
 /** Coordinate search: each constant in turn by a factor up or down, the factor halved (in its logarithm) every pass. */
-function fit(families: readonly (readonly SolvedRun[])[], passes: number): FittedConstants {
-  let best = START;
-  let least = loss(families, best);
-  for (let pass = 0; pass < passes; pass++) {
-    const factor = 1.5 ** (1 / 2 ** pass);
-    for (const name of FREE)
-      for (const by of [factor, 1 / factor]) {
-        // Times relative to 1 move by their excess over 1.
-        const relative = name === 'hotMatmulTime' || name === 'tailMean';
-        const value = relative ? 1 + (best[name] - 1 || 0.02) * by : best[name] * by;
-        const next = { ...best, [name]: name === 'tailShare' ? Math.min(value, 1) : value };
-        const now = loss(families, next);
-        if (now < least) {
-          least = now;
-          best = next;
-          break;
-        }
-      }
-  }
-  return best;
+function fit(families: readonly (readonly RunInParts[])[], passes: number): FittedConstants {
+  return coordinateSearch<Name, FittedConstants>({
+    start: START,
+    free: FREE,
+    loss: (constants) => loss(families, constants),
+    factors: Array.from({ length: passes }, (_, pass) => 1.5 ** (1 / 2 ** pass)),
+    moved: (name, value, by) => {
+      // Times relative to 1 move by their excess over 1.
+      const relative = name === 'hotMatmulTime' || name === 'tailMean';
+      const next = relative ? 1 + (value - 1 || 0.02) * by : value * by;
+      return name === 'tailShare' ? Math.min(next, 1) : next;
+    },
+  });
 }
 
 const { runs } = parseRuns(publicRuns());
@@ -91,19 +86,27 @@ const isThin = (row: { readonly source: string; readonly group: string }): boole
   !/single-node/.test(row.source) || groups.indexOf(row.group) % 6 === 0;
 const log = `${out}.log`;
 writeFileSync(log, '');
+type SolvedRun = RunInParts & { readonly callSeconds: number };
 const solved: SolvedRun[] = [];
 const refused: string[] = [];
-const take = (row: SolvedRun): void => {
-  solved.push(row);
-  const { run, seconds, callSeconds, peakBytes, recompute } = row;
-  appendFileSync(log, `${JSON.stringify({ id: run.id, source: run.source, group: run.group, measured: run.stepSeconds, seconds, callSeconds, peakBytes, memory: run.memoryBytes, oom: run.outOfMemory, recompute, fits: row.fits, again: secondsUnder(row, FITTED) })}\n`); // prettier-ignore
+const table = builtinOperators();
+const keeper = kept === undefined ? undefined : (q: ConstructorParameters<typeof KeptSolver>[1]): KeptSolver => new KeptSolver(kept, q, table); // prettier-ignore
+for await (const found of runsInParts(runs.filter(isThin), table, [{ priced: 'calls' }], keeper)) {
+  const { run } = found;
+  if ('reason' in found) {
+    refused.push(`${run.id},${run.source},${found.reason}`);
+    appendFileSync(log, `refused ${run.id} ${run.source} ${found.reason}\n`);
+    continue;
+  }
+  const { parts, seconds, peakBytes, recompute, fits, asked } = found;
+  const { sizes, kind, tuning } = asked.layout;
+  // Call by call, nothing beside compute, as a plan is priced.
+  const bare = parts.composer.under({ priced: 'calls', overlap: false });
+  const callSeconds = bare.compose(parts.cores[parts.cores.length - 1], parts.routed, sizes, kind, tuning)?.seconds ?? NaN; // prettier-ignore
+  solved.push({ ...found, callSeconds });
+  appendFileSync(log, `${JSON.stringify({ id: run.id, source: run.source, group: run.group, measured: run.stepSeconds, seconds, callSeconds, peakBytes, memory: run.memoryBytes, oom: run.outOfMemory, recompute, fits, again: secondsUnder(found, FITTED) })}\n`); // prettier-ignore
   stopIfLate();
-};
-const refuse = (run: MeasuredRun, reason: string): void => {
-  refused.push(`${run.id},${run.source},${reason}`);
-  appendFileSync(log, `refused ${run.id} ${run.source} ${reason}\n`);
-};
-await solvedRuns(runs.filter(isThin), take, refuse, kept);
+}
 
 const timed = solved.filter((r) => r.run.stepSeconds !== undefined);
 const families = FAMILY_NAMES.map((name) => {

@@ -5,7 +5,8 @@ import { publicRuns } from '../scripts/validation-figures.ts';
 import { FITTED, type FittedConstants } from '../src/cost/kernels/fitted.ts';
 import { mean, median } from '../src/cost/validation/metrics.ts';
 import { parseRuns } from '../src/cost/validation/runs.ts';
-import { secondsUnder, solvedRuns, type SolvedRun } from './solved-runs.ts';
+import { builtinOperators } from '../src/ops/builtin.ts';
+import { runsInParts, secondsUnder, type RunInParts } from '../src/zoo/validation/runs-under.ts';
 
 /**
  * What each fitted constant of a step does for the predictions of `compare` on the public runs: errors with it, and with the value at
@@ -33,8 +34,8 @@ const WITHOUT: readonly (readonly [string, Partial<FittedConstants>])[] = [
 const { runs } = parseRuns(publicRuns());
 const groups = [...new Set(runs.filter((r) => /single-node/.test(r.source)).map((r) => r.group))];
 const taken = runs.filter((r) => r.stepSeconds !== undefined && (!/single-node/.test(r.source) || groups.indexOf(r.group) % every === 0)); // prettier-ignore
-const rows: SolvedRun[] = [];
-await solvedRuns(taken, (row) => rows.push(row), () => undefined); // prettier-ignore
+const rows: RunInParts[] = [];
+for await (const found of runsInParts(taken, builtinOperators())) if (!('reason' in found)) rows.push(found);
 const errorsOf = (constants: FittedConstants): number[] =>
   rows.map((row) => secondsUnder(row, constants) / (row.run.stepSeconds ?? NaN) - 1);
 const percent = (x: number | undefined): string => `${(100 * (x ?? NaN)).toFixed(1).replace('-', '−')} %`;

@@ -7,7 +7,7 @@ import type { StateBytes } from '../memory/state-bytes.ts';
 import type { RecomputeMode } from '../training/shape.ts';
 
 /** Defaults of one trainer; columns of a row go before them. */
-interface Framework {
+export interface Framework {
   /** Transformer Engine or the vendor's own kernels: delayed scaling, cast weights kept, attention made for the device. */
   readonly vendorKernels: boolean;
   /** One attention kernel that never stores the scores. */
@@ -33,6 +33,11 @@ interface Framework {
   readonly bucket?: NonNullable<StepSoftware['bucket']>;
   /** No gradients are added up over microbatches: a step is one pass, and a batch is stated by device. */
   readonly onePass?: boolean;
+  /**
+   * Releases of these years cut a batch into as many microbatches as there are stages where nothing is stated
+   * (torchtitan's `pipeline_parallel_microbatches`, which `pipeline_parallel_microbatch_size` of 1 followed in 2025).
+   */
+  readonly microbatchOfEachStage?: { readonly until: number };
   /** Bytes per parameter element. */
   readonly state: StateBytes;
   /** What may be recomputed where the row does not say, least first. */
@@ -87,7 +92,7 @@ const MEGATRON_CORE: Framework = {
 const NEMO: Framework = { ...MEGATRON_CORE, tensorOverlap: 1 };
 
 export const FRAMEWORKS = {
-  torchtitan: EAGER,
+  torchtitan: { ...EAGER, microbatchOfEachStage: { until: 2025 } },
   /** Stage 3 keeps 16-bit weights beside the master copy, and scatters gradients in 16 bits (`communication_data_type`). */
   deepspeed: { ...EAGER, recomputesWhole: true, gradientBytes: 2, state: { ...MASTER, gradient: 2 } },
   alpa: { ...EAGER, fusedProjections: true },

@@ -3,7 +3,7 @@
  * why it cannot be predicted.
  */
 
-import { ShardwrightError } from '../../errors.ts';
+import { editDistance, ShardwrightError } from '../../errors.ts';
 import {
   modelFlops,
   type ParallelPlan,
@@ -12,9 +12,8 @@ import {
   type TransformerShape,
 } from '../training/shape.ts';
 import { parseCsv, type CsvRow } from './csv.ts';
-import { FRAMEWORKS, type FrameworkName } from './frameworks.ts';
-import type { SOFTWARE_COLUMNS } from './software.ts';
-import { recomputeModes, softwareOf, statedFramework, zeroStage } from './software.ts';
+import { FRAMEWORKS, type Framework, type FrameworkName } from './frameworks.ts';
+import { recomputeModes, SOFTWARE_COLUMNS, softwareOf, statedFramework, zeroStage } from './software.ts';
 import { runMachine } from './systems.ts';
 
 /** One measured training run: dimensions, plan, machine, and what was measured. */
@@ -70,12 +69,27 @@ export function parseRuns(text: string): {
 } {
   const runs: MeasuredRun[] = [];
   const skipped: SkippedRun[] = [];
-  for (const row of parseCsv(text, RUN_COLUMNS).rows) {
+  const { columns, rows } = parseCsv(text, RUN_COLUMNS);
+  checkColumns(columns);
+  for (const row of rows) {
     const found = readRun(row);
     if ('reason' in found) skipped.push(found);
     else runs.push(found);
   }
   return { runs, skipped };
+}
+
+/** Columns of notes are not read; one that is a slip away from a column that is missing would be left out in silence. @throws E_CSV */
+function checkColumns(columns: readonly string[]): void {
+  const missing = SOFTWARE_COLUMNS.filter((name) => !columns.includes(name));
+  for (const [i, column] of columns.entries()) {
+    const meant = missing.find((name) => column.length > 4 && editDistance(column, name) <= 2);
+    if (meant === undefined) continue;
+    throw new ShardwrightError('E_CSV', `column ${i + 1} is '${column}', which is not read`, {
+      position: { line: 1, column: 1 },
+      hint: `did you mean '${meant}'?`,
+    });
+  }
 }
 
 function readRun(row: CsvRow): MeasuredRun | SkippedRun {
@@ -163,8 +177,14 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
 
   const perReplica = globalBatch / (degrees.replicas * degrees.shards);
   const published = Number(cell('mbs')) > 0;
-  const onePass = 'onePass' in FRAMEWORKS[framework.name];
-  const passes = number('grad_accum', onePass ? 1 : 0);
+  const profile: Framework = FRAMEWORKS[framework.name];
+  const onePass = profile.onePass === true;
+  const { until = 0 } = profile.microbatchOfEachStage ?? {};
+  const ofStages = degrees.pipeline > 1 && framework.version >= 2000 && framework.version < until;
+  const passes = number(
+    'grad_accum',
+    onePass ? 1 : ofStages && perReplica % degrees.pipeline === 0 ? degrees.pipeline : 0,
+  );
   const microbatch = published && !onePass ? Number(cell('mbs')) : passes > 0 ? perReplica / passes : 1;
   const modes = recomputeModes(framework.name, cell('ac_mode'));
   if (modes.length > 1) assumptions.push('recomputation not in the table: the least that fits');
@@ -187,6 +207,8 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
   };
   const software = softwareOf(text, framework, plan);
   const system: TrainingSystem = { cluster: machine.cluster, ...software };
+  if (!published && ofStages)
+    assumptions.push(`microbatches not published: as many as stages, as ${framework.name} did before ${until}`);
   const larger: number[] = [];
   if (!published && microbatch === 1) {
     // Splitting a batch frees memory and fills pipelines; without a pipeline it costs only, so that the largest is taken that fits.

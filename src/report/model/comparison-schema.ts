@@ -192,6 +192,19 @@ export const runSchema = z.looseObject({
   assumptions: z.array(z.string()),
 });
 
+const errors = { bias: z.number(), mape: z.number() };
+const refit = z.looseObject({
+  runs: z.int().positive(),
+  notPriced: z.array(z.looseObject({ line: z.int(), id: z.string(), reason: z.string() })),
+  elsewhere: z.int().nonnegative(),
+  taken: z.boolean(),
+  constants: z.array(z.looseObject({ name: z.string(), before: z.number(), after: z.number() })),
+  before: z.looseObject(errors),
+  after: z.looseObject(errors),
+  leftOut: z.looseObject({ ...errors, by: z.enum(['group', 'run']) }),
+  range: z.looseObject({ p10: z.number(), p90: z.number() }).exactOptional(),
+});
+
 const asked = z.looseObject({
   text: z.string(),
   from: z
@@ -252,6 +265,7 @@ const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
   padding: padding.exactOptional(),
   certainty: certainty.exactOptional(),
   unsure: z.string().exactOptional(),
+  refit: refit.exactOptional(),
   notes: z.array(z.string()).exactOptional(),
   frontier: z
     .array(z.looseObject({ peakBytes: z.number(), seconds: z.number(), gap: z.number().nullable(), name: z.string() }))

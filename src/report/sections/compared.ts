@@ -8,6 +8,7 @@ import { runItSection } from './run-it.ts';
 import { slowerText } from '../model/answer.ts';
 import { fitText } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
+import { refitLines } from '../model/refit-text.ts';
 import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import type { Section } from '../model/blocks.ts';
 import { bestSections } from './compared-best.ts';
@@ -189,7 +190,7 @@ export function comparisonSections(c: Comparison): Section[] {
 }
 
 function notesSection(c: Comparison): Section[] {
-  const items = [...comparedPaddingText(c), ...(c.notes ?? [])];
+  const items = [...(c.refit === undefined ? [] : refitLines(c.refit)), ...comparedPaddingText(c), ...(c.notes ?? [])];
   if (items.length === 0) return [];
   return [{ id: 'assumptions', title: 'How the figures were made', blocks: [{ kind: 'list', items }] }];
 }

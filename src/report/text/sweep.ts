@@ -5,6 +5,7 @@ import type { AskedLayout, ComparedPlan, Comparison } from '../../zoo/compare/co
 import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
 import { fitText } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
+import { refitLines } from '../model/refit-text.ts';
 import { runLines } from './run-cost.ts';
 import { stageLines } from './compared-stages.ts';
 import {
@@ -76,6 +77,8 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   else if (best === undefined) lines.push('no plan fits the budget');
   else lines.push(...answerLines(best, question));
   lines.push(...certaintyLines(c));
+  if (c.refit !== undefined)
+    lines.push(...refitLines(c.refit).map((line, i) => `${i === 0 ? 'refit     ' : '          '}${line}`));
   if (c.run !== undefined) lines.push(...runLines(c.run));
   if (c.smallestBudgetBytes !== undefined && best === undefined)
     lines.push(`smallest  ${bytesText(c.smallestBudgetBytes)} would be needed by the leanest plan`);

@@ -205,6 +205,31 @@ export interface AskedLayout {
   readonly edits: readonly { readonly change: string; readonly seconds: number; readonly peakBytes: number }[];
 }
 
+/** Of predicted over measured seconds minus 1: its median, and the mean of its absolute value. */
+export interface RefitErrors {
+  readonly bias: number;
+  readonly mape: number;
+}
+
+/** Constants of a machine that were fitted on somebody's own runs, and what they do for the errors on them. */
+export interface Refit {
+  /** Runs with a step time and a price. */
+  readonly runs: number;
+  readonly notPriced: readonly { readonly line: number; readonly id: string; readonly reason: string }[];
+  /** Runs on other accelerators than that of the comparison. */
+  readonly elsewhere: number;
+  /** False: runs that are left out are not predicted better, and the comparison has the shipped constants. */
+  readonly taken: boolean;
+  /** As in `FittedConstants`; equal where a constant did not move. */
+  readonly constants: readonly { readonly name: string; readonly before: number; readonly after: number }[];
+  readonly before: RefitErrors;
+  readonly after: RefitErrors;
+  /** Each group, or each run where there are few groups, by constants that were fitted without it. */
+  readonly leftOut: RefitErrors & { readonly by: 'group' | 'run' };
+  /** Of measured over predicted seconds of left-out runs; absent of few runs, and where the fit was not taken. */
+  readonly range?: { readonly p10: number; readonly p90: number };
+}
+
 /** A vocabulary that was padded for the comparison. */
 export interface ComparedPadding {
   readonly multiple: number;
@@ -257,6 +282,8 @@ export interface Comparison {
   /** How sure the figures are; absent where no measured run tells, and `unsure` says why. */
   readonly certainty?: Certainty;
   readonly unsure?: string;
+  /** Constants that were fitted on runs of the user's own (`--like`); absent where none were given. */
+  readonly refit?: Refit;
   /** How the figures were made, one sentence each. */
   readonly notes?: readonly string[];
   /** The Pareto front by memory. */

@@ -121,10 +121,10 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
   if (first.question === undefined)
     return { ...(first.model === undefined ? {} : { model: first.model }), ...whole, ...sure, ...padding };
   // What would change the answer was not asked of pieces; the rest is said of the whole again.
-  const { question, notes = [] } = first;
+  const { question, notes = [], refit } = first;
   const frontier = whole.pareto.flatMap((name) => {
     const p = whole.plans.find((q) => q.name === name);
     return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds, gap: null }];
   });
-  return { ...whole, ...sure, ...padding, question, notes, frontier };
+  return { ...whole, ...sure, ...padding, ...(refit === undefined ? {} : { refit }), question, notes, frontier };
 }

@@ -51,13 +51,14 @@ export function askedRun(
     ? plan.replicas > 1 ? 'hsdp' : 'fsdp'
     : data * plan.context === 1 ? 'dp' : ((['dp', 'zero1', 'zero2', 'fsdp'] as const)[plan.zeroStage]); // prettier-ignore
   const hybrid = mode === 'hsdp';
+  const cutsWeights = mode === 'fsdp' || hybrid;
   const tuning: LayoutTuning = {
     microbatch: plan.microbatch,
     schedule: plan.chunks > 1 ? 'interleaved' : '1f1b',
     chunks: plan.chunks,
     checkpoint,
     // Weights stay gathered under stage 2, and in pipelines.
-    once: sharded && m > 1 && (plan.zeroStage === 2 || plan.pipeline > 1),
+    once: cutsWeights && m > 1 && (plan.zeroStage === 2 || plan.pipeline > 1),
     asStated: true,
     ...(system.expertOverlap ? { paired: true } : {}),
   };

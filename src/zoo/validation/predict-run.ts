@@ -6,12 +6,14 @@
 
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
+import type { FittedConstants } from '../../cost/kernels/fitted.ts';
 import { modelFlops, type ParallelPlan, type RecomputeMode } from '../../cost/training/shape.ts';
 import type { MeasuredRun } from '../../cost/validation/runs.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { LayoutPricer } from '../layout/price-layout.ts';
 import type { Figures } from '../sweep/step/compose.ts';
+import type { SweepQuestion } from '../sweep/model/question.ts';
 import { askedRun, type AskedRun, type NotAsked } from './asked-run.ts';
 
 /** A measured run as the deciding model has it. */
@@ -28,13 +30,29 @@ export interface PredictedRun {
   readonly utilisation: number;
 }
 
+/** Lists of runs that share their programs: of one model, machine and trainer. */
+export function sharingPrograms(runs: readonly MeasuredRun[]): readonly (readonly MeasuredRun[])[] {
+  const shared = new Map<string, MeasuredRun[]>();
+  for (const run of runs) {
+    const key = JSON.stringify([run.clusterText, run.shape, run.framework]);
+    shared.set(key, [...(shared.get(key) ?? []), run]);
+  }
+  return [...shared.values()];
+}
+
 /** Prices measured runs; rows of one model on one machine share their programs. */
 export class RunPredictor {
+  private readonly pricer: LayoutPricer;
+  private readonly constants: Pick<SweepQuestion, 'constants'>;
+
   constructor(
     table: OperatorTable,
-    private readonly cost = 'nccl',
-    private readonly pricer = new LayoutPricer(table),
-  ) {}
+    how: { readonly pricer?: LayoutPricer; readonly constants?: FittedConstants } = {},
+  ) {
+    const { pricer = new LayoutPricer(table), constants } = how;
+    this.pricer = pricer;
+    this.constants = constants === undefined ? {} : { constants };
+  }
 
   async predict(run: MeasuredRun): Promise<PredictedRun | NotAsked> {
     const budget = usableMemoryBytes(loadCluster(run.clusterText));
@@ -71,8 +89,9 @@ export class RunPredictor {
   }
 
   private async priced(run: MeasuredRun, plan: ParallelPlan): Promise<Priced | NotAsked> {
-    const asked = askedRun(run, plan, this.cost);
-    if ('reason' in asked) return asked;
+    const found = askedRun(run, plan, 'nccl');
+    if ('reason' in found) return found;
+    const asked = { ...found, question: { ...found.question, ...this.constants } };
     try {
       return { asked, plan, figures: await this.pricer.price(asked.question, asked.layout) };
     } catch (error) {

@@ -8,7 +8,7 @@ import { fitProbability } from '../../cost/validation/fidelity.ts';
 import { mean, median, regret, relativeErrors, SMALLEST_GROUP, spearman } from '../../cost/validation/metrics.ts';
 import { parseRuns, type MeasuredRun, type SkippedRun } from '../../cost/validation/runs.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { RunPredictor } from './predict-run.ts';
+import { RunPredictor, sharingPrograms } from './predict-run.ts';
 
 /** A plan is safe when its predicted peak fits the device with this probability. */
 export const SAFE = 0.9;
@@ -91,14 +91,9 @@ export async function validateRuns(
   const { runs, skipped } = parseRuns(text);
   const predictions: RunPrediction[] = [];
   const left: SkippedRun[] = [...skipped];
-  // Rows of one model on one machine share their programs; the next model's take their place.
-  const shared = new Map<string, MeasuredRun[]>();
-  for (const run of runs) {
-    const key = JSON.stringify([run.clusterText, run.shape, run.framework]);
-    shared.set(key, [...(shared.get(key) ?? []), run]);
-  }
   let done = 0;
-  for (const list of shared.values()) {
+  // The programs of the next model take the place of those of the last.
+  for (const list of sharingPrograms(runs)) {
     onProgress?.(`${done} of ${runs.length} runs priced`);
     done += list.length;
     const predictor = new RunPredictor(table);

@@ -15,6 +15,7 @@ import { looksLikeConfig, parseModelConfig } from '../../../models/families.ts';
 import type { JsonRecord } from '../../../models/read-config.ts';
 import { isModelName, modelEntry } from '../../../models/registry.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import type { AskedLayout, Comparison } from '../../../zoo/compare/comparison.ts';
@@ -22,10 +23,13 @@ import { checkLayout, compareLayout } from '../../../zoo/layout/compare-layout.t
 import type { SettledLayout } from '../../../zoo/layout/files/layout-draft.ts';
 import { readLayoutFile } from '../../../zoo/layout/files/read-layout-file.ts';
 import { parseLayout } from '../../../zoo/layout/parse-layout.ts';
+import { withRefit } from '../../../zoo/compare/with-refit.ts';
 import { withRun, type AskedRun } from '../../../zoo/planning/run-question.ts';
 import { compareModel } from '../../../zoo/sweep/compare-model.ts';
 import type { SweepQuestion } from '../../../zoo/sweep/model/question.ts';
+import { refitOn } from '../../../zoo/validation/refit.ts';
 import { oneOf } from '../../input/flags/read.ts';
+import { withRunsTable } from '../../input/runs-table.ts';
 import type { CompareOptions } from './flags.ts';
 
 /** The config of a model by name or of a config file; undefined for anything else. */
@@ -66,6 +70,7 @@ export async function compareByConfig(
     | 'cost'
     | 'framework'
     | 'compiled'
+    | 'like'
     | 'dtype'
     | 'padVocab'
     | 'memory'
@@ -89,6 +94,9 @@ export async function compareByConfig(
   const { shape } = parseModelConfig(text).architecture;
   const asked = options.layout === undefined ? undefined : layoutAsked(options.layout, text, devices);
   const cost = options.cost ?? defaultCostPreset(loadCluster(cluster));
+  const table = builtinOperators();
+  const fitted =
+    options.like === undefined ? undefined : await refitAsked(options.like, cost, cluster, table, control.onProgress);
   const question: SweepQuestion = {
     model: name,
     config: text,
@@ -97,6 +105,7 @@ export async function compareByConfig(
     sequence: sequence ?? asked?.sequence ?? Math.min(DEFAULT_SEQUENCE, shape.positions ?? DEFAULT_SEQUENCE),
     globalBatch: globalBatch ?? asked?.globalBatch ?? devices,
     cost,
+    ...(fitted?.refit.taken === true ? { constants: fitted.constants } : {}),
     ...withGradients(await softwareAsked(options, cost, cluster), options.gradients),
     ...(options.dtype === undefined ? {} : { dtype: options.dtype }),
     ...(options.padVocab === undefined ? {} : { padVocabulary: options.padVocab }),
@@ -104,11 +113,10 @@ export async function compareByConfig(
     ...(options.headroom === undefined ? {} : { headroom: options.headroom }),
     ...(options.optimizer === undefined ? {} : { optimizer: options.optimizer }),
   };
-  const table = builtinOperators();
   const run = runAsked(options.tokens, price);
   const layout = asked === undefined ? undefined : parseLayout(asked.text, devices);
   if (layout !== undefined) checkLayout(question, layout);
-  const compared = await compareModel(question, {
+  const found = await compareModel(question, {
     table,
     ...control,
     ...(options.plans === undefined ? {} : { plans: options.plans }),
@@ -116,6 +124,7 @@ export async function compareByConfig(
     ...(options.threads === undefined ? {} : { threads: options.threads }),
     ...(options.resume === undefined ? {} : { resume: options.resume }),
   });
+  const compared = fitted === undefined ? found : withRefit(found, fitted.refit);
   const costed = withRun(compared, question, run);
   if (layout === undefined || asked === undefined) return costed;
   const best = compared.plans.find((plan) => plan.name === compared.best);
@@ -125,6 +134,13 @@ export async function compareByConfig(
     layout: await compareLayout(question, asked.text, layout, table, best?.seconds, run, from, compared.certainty),
   };
 }
+
+/** The constants that `--like` asks for. @throws E_USAGE, E_IO, E_CSV with the line, E_INPUT for a table with too few runs */
+async function refitAsked(path: string, cost: string, cluster: string, table: OperatorTable, onProgress?: (line: string) => void): ReturnType<typeof refitOn> {
+  if (cost !== 'nccl')
+    throw new ShardwrightError('E_USAGE', `--like goes with --cost nccl, not ${cost}`, { hint: 'other presets have no constants that are fitted.' });
+  return withRunsTable(path, (text) => refitOn(text, cluster, table, onProgress));
+} // prettier-ignore
 
 interface LayoutAsked extends SettledLayout {
   readonly from?: NonNullable<AskedLayout['from']>;

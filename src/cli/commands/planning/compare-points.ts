@@ -110,7 +110,7 @@ export async function askPoint(config: { readonly name: string; readonly text: s
 
 /** `compare` with lists: every point at its best plan. */
 export async function comparePoints(config: { readonly name: string; readonly text: string }, options: CompareOptions, io: CliIo, control: RunControl): Promise<number> {
-  for (const flag of ['layout', 'resume', 'slice'] as const)
+  for (const flag of ['layout', 'like', 'resume', 'slice'] as const)
     if (options[flag] !== undefined)
       throw new ShardwrightError('E_USAGE', `--${flag} is for one comparison, and the lists ask for several`, { hint: 'name one cluster, one number of devices, one sequence and one batch.' });
   const asked = pointsOf(config, options);

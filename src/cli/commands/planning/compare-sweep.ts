@@ -63,6 +63,8 @@ function tasksOf(questions: SweepQuestions, folder: string, options: CompareOpti
 /** `compare --sweep`. */
 export async function compareSweep(path: string, options: CompareOptions, io: CliIo, control: RunControl): Promise<number> {
   const { output } = options;
+  if (options.like !== undefined)
+    throw new ShardwrightError('E_USAGE', '--like is for one comparison, and --sweep asks for several', { hint: 'name one model.' });
   if (output === undefined)
     throw new ShardwrightError('E_USAGE', '--sweep needs a folder for its answers', { hint: `--sweep ${path} -o answers` });
   const questions = parseQuestions(readFileText(path, { what: 'file of questions', hint: 'docs/planning.md shows one.' }), path);

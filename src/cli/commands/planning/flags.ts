@@ -146,6 +146,11 @@ export const COMPARE_COMMAND = {
     'trainer whose kernels, launches and overlap are priced under --cost nccl, such as megatron-core, torchtitan or deepspeed; for a model by name (default: fused kernels, an eager host)',
     text,
   ),
+  like: value(
+    '--like <runs.csv>',
+    'fit the constants of the machine and its host on runs of your own, for a model by name: a table as validate reads it. Says what changed, and the errors before, after and on runs that are left out; all figures are by the fit where left-out runs are predicted better',
+    text,
+  ),
   compiled: on('--compiled', 'with --framework: the step runs under its compiler'),
   threads: value(
     '--threads <n>',

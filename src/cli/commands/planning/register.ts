@@ -26,7 +26,7 @@ export const registerCompare = command({
   usage: 'compare [model]',
   summary: 'the recipes and the optimum on every mesh of some devices',
   description:
-    'Prices the recipes and the optimum on every mesh. Says which is best, and why each other one is slower. For a model by name it tries pipeline stages too.\n\nExamples:\n  $ shardwright compare llama-3.1-70b --devices 256 --cluster dgx-h100 --seq 8192 --global-batch 512\n  $ shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100 --plans fsdp,dp+tp,optimum',
+    'Prices the recipes and the optimum on every mesh. Says which is best, and why each other one is slower. For a model by name it tries pipeline stages too.\n\nExamples:\n  $ shardwright compare llama-3.1-70b --devices 256 --cluster dgx-h100 --seq 8192 --global-batch 512\n  $ shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100 --plans fsdp,dp+tp,optimum\n  $ shardwright compare llama-3.1-8b --devices 64 --cluster dgx-h100 --seq 8192 --like runs.csv',
   flags: COMPARE_COMMAND,
   run: async (options, { io, control }, model?: string) =>
     (await import('./compare.ts')).compareCommand(model, options, io, control),

@@ -3,53 +3,26 @@
  * against what was measured.
  */
 
-import { gunzipSync } from 'node:zlib';
 import { SMALLEST_GROUP } from '../../../cost/validation/metrics.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
-import { fileText, readFileBytes } from '../../../platform/read-file.ts';
 import { countedText, tableText } from '../../../units.ts';
 import { fitsDevice, SAFE, validateRuns, type Score, type Validation } from '../../../zoo/validation/validate.ts';
+import { withRunsTable } from '../../input/runs-table.ts';
 import { answer, EXIT, type CliIo } from '../../output/io.ts';
 import type { ValidateOptions } from './flags.ts';
 
-/** Bytes of a table, unpacked, at most. */
-const UNPACKED_LIMIT = 64 * 2 ** 20;
-
 /** `shardwright validate`: predicted against measured training runs. */
 export async function validateCommand(path: string, options: ValidateOptions, io: CliIo): Promise<number> {
-  const table = readTable(path);
-  const validation = await validated(table, path, io);
+  const validation = await withRunsTable(path, async (table) => {
+    const found = await validateRuns(table, builtinOperators(), (line) => io.progress(line));
+    if (found.sources.length > 0) return found;
+    throw new ShardwrightError('E_CSV', 'the table has no rows below its header', {
+      hint: 'a row is one measured run',
+    });
+  });
   answer(io, options, record(validation), () => text(validation, options.groups === true));
   return EXIT.ok;
-}
-
-async function validated(table: string, path: string, io: CliIo): Promise<Validation> {
-  try {
-    const validation = await validateRuns(table, builtinOperators(), (line) => io.progress(line));
-    if (validation.sources.length === 0)
-      throw new ShardwrightError('E_CSV', 'the table has no rows below its header', {
-        hint: 'a row is one measured run',
-      });
-    return validation;
-  } catch (error) {
-    if (error instanceof ShardwrightError && error.code === 'E_CSV') throw error.with({ file: path });
-    throw error;
-  }
-}
-
-function readTable(path: string): string {
-  const bytes = readFileBytes(path, {
-    what: 'table',
-    hint: 'give a CSV file of measured runs, or a .csv.gz',
-    maxBytes: UNPACKED_LIMIT,
-  });
-  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return fileText(bytes, path);
-  try {
-    return gunzipSync(bytes, { maxOutputLength: UNPACKED_LIMIT }).toString('utf8');
-  } catch (error) {
-    throw new ShardwrightError('E_IO', `cannot unpack '${path}': ${error instanceof Error ? error.message : ''}`);
-  }
 }
 
 /** What `--json` prints; keys are a contract. Ours beside the baselines; absent figures are null. */

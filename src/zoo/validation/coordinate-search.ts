@@ -1,0 +1,61 @@
+/**
+ * Fits constants by coordinate search. In: constants to start from, the names that may move, what is to be lowered. Out: the best
+ * constants found. Names are tried up and down by a factor, which shrinks from one round to the next. Deterministic: a move counts
+ * only where it lowers the loss, up is tried before down, and of equal moves the first is taken.
+ */
+
+/** Seconds, shares and factors of a model by name. */
+type Constants<N extends string> = Readonly<Record<N, number>>;
+
+interface Search<C, N> {
+  readonly start: C;
+  readonly free: readonly N[];
+  /** What is lowered. */
+  readonly loss: (constants: C) => number;
+  /** Factors of the rounds, the largest first. */
+  readonly factors: readonly number[];
+  /** The value of a constant moved by a factor; default: times the factor. */
+  readonly moved?: (name: N, value: number, by: number) => number;
+}
+
+/** Each name in turn takes the first move that lowers the loss, once with each factor: few evaluations. */
+export function coordinateSearch<N extends string, C extends Constants<N>>(search: Search<C, N>): C {
+  const { start, free, loss, factors, moved = times } = search;
+  let best = start;
+  let least = loss(best);
+  for (const factor of factors)
+    for (const name of free)
+      for (const by of [factor, 1 / factor]) {
+        const next = { ...best, [name]: moved(name, best[name], by) };
+        const now = loss(next);
+        if (now >= least) continue;
+        least = now;
+        best = next;
+        break;
+      }
+  return best;
+}
+
+/** The move that lowers the loss most, again and again with each factor, so that what explains most moves first. */
+export function steepestSearch<N extends string, C extends Constants<N>>(search: Search<C, N>): C {
+  const { start, free, loss, factors, moved = times } = search;
+  let best = start;
+  let least = loss(best);
+  for (const factor of factors)
+    for (let from: C | undefined; from !== best;) {
+      from = best;
+      for (const name of free)
+        for (const by of [factor, 1 / factor]) {
+          const next = { ...from, [name]: moved(name, from[name], by) };
+          const now = loss(next);
+          if (now >= least) continue;
+          least = now;
+          best = next;
+        }
+    }
+  return best;
+}
+
+function times(_: string, value: number, by: number): number {
+  return value * by;
+}
