@@ -17,6 +17,7 @@ import { dirname, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { packageDataModule } from './package-data.mjs';
+import { SOURCES_HASH, sourcesHash } from './sources-hash.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const require = createRequire(import.meta.url);
@@ -32,6 +33,8 @@ const exported = Object.values(manifest.exports).flatMap((entry) => (typeof entr
 /** @param {string} path `./dist/index.js` of package.json */
 const built = (path) => join(next, relative('dist', path));
 
+// Of the sources before they are compiled: a file that is edited meanwhile makes the build an old one.
+const hash = sourcesHash(root);
 // A build that fails leaves the old dist/ and nothing else.
 process.on('exit', () => rmSync(next, { recursive: true, force: true }));
 execFileSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json'), '--outDir', next], { stdio: 'inherit' });
@@ -169,6 +172,7 @@ for (let path = types.pop(); path !== undefined; path = types.pop()) {
 }
 for (const path of files) if (!kept.has(path)) rmSync(path);
 removeEmpty(next);
+writeFileSync(join(next, SOURCES_HASH), hash);
 
 if (existsSync(dist)) renameSync(dist, old);
 renameSync(next, dist);

@@ -1,16 +1,14 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { OwnProcess } from './support/own-process.ts';
 
 const folder = fileURLToPath(new URL('../examples/', import.meta.url));
 const printed = (file: string): string => readFileSync(`${folder}${file.replace(/\.ts$/, '.out.txt')}`, 'utf8');
 
 describe('examples print what is committed beside them', () => {
-  let other: OwnProcess;
-  beforeAll(() => void (other = new OwnProcess()));
-  afterAll(() => other.close());
+  const other = OwnProcess.shared();
 
   for (const file of readdirSync(folder).filter((f) => f.endsWith('.ts'))) {
     it(file, async () => {

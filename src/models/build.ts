@@ -70,13 +70,15 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
   const rows = padding === undefined ? {} : { vocabulary: padding.rows };
   const { inputs, run } = architecture.program({ batch, seq, dtype, training, layers, ...rows });
   const table = options.table ?? builtinOperators();
-  // The programs here are our own and pure: the second trace and the guards on property traffic have nothing to find.
+  // The programs here are our own and pure: the second trace and the guards on property traffic have nothing to find, and no
+  // call of them stands in a line of the user's, for which the whole stack of every call would be searched.
   const traced = trace((given) => run(given), inputs, {
     name: options.name ?? config.type,
     table,
     training,
     checkTwice: false,
     proxy: false,
+    positions: false,
   });
   const forward = withoutSource(traced);
   const graph = training ? jointGraph(forward, { table }) : forward;

@@ -12,13 +12,11 @@ import { OwnProcess } from '../support/own-process.ts';
 
 const root = join(import.meta.dirname, '../..');
 let folder = '';
-let other: OwnProcess;
+const other = OwnProcess.shared();
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'shardwright-script-'));
-  other = new OwnProcess();
 });
 afterAll(() => {
-  other.close();
   rmSync(folder, { recursive: true, force: true });
 });
 

@@ -40,3 +40,5 @@ process.on('message', (message) => {
     (error: unknown) => process.send?.({ fault: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
   ); // prettier-ignore
 });
+
+process.on('disconnect', () => process.exit());

@@ -25,14 +25,23 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
  * that agree) is tested with processes that are spawned for it.
  */
 export class OwnProcess {
+  private static one: OwnProcess | undefined;
   private readonly child: ChildProcess;
   private noise = '';
   private last: Promise<unknown> = Promise.resolve();
 
-  constructor() {
+  private constructor() {
     this.child = fork(CHILD, { cwd: ROOT, execArgv: ['--import', 'tsx'], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
     for (const stream of [this.child.stdout, this.child.stderr])
       stream?.setEncoding('utf8').on('data', (text: string) => (this.noise += text));
+    // It ends when the thread does that started it (own-process-child.ts), and does not keep it alive.
+    this.child.unref();
+    this.child.channel?.unref();
+  }
+
+  /** The one of this thread: files of tests that run in it share the process, which loads the modules once. */
+  static shared(): OwnProcess {
+    return (OwnProcess.one ??= new OwnProcess());
   }
 
   /** Runs `shardwright ...argv`. @throws Error where the process ends instead of answering */
@@ -43,11 +52,6 @@ export class OwnProcess {
   /** Loads a program as the file on the command line; `out` is what it prints. @throws Error with what it throws */
   program(file: string): Promise<CliRun> {
     return this.ask({ kind: 'program', file });
-  }
-
-  /** Ends the process. */
-  close(): void {
-    this.child.kill();
   }
 
   private ask(ask: Ask): Promise<CliRun> {

@@ -3,19 +3,18 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { COMMAND } from '../../scripts/command.ts';
 import { OwnProcess, type CliRun } from '../support/own-process.ts';
 
 /** The command and the hook in processes of their own: module hooks do not run inside the test runner. */
 
 const root = join(import.meta.dirname, '../..');
 let folder = '';
-let other: OwnProcess;
+const other = OwnProcess.shared();
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'shardwright-trace-'));
-  other = new OwnProcess();
 });
 afterAll(() => {
-  other.close();
   rmSync(folder, { recursive: true, force: true });
 });
 
@@ -26,7 +25,7 @@ interface Run {
 }
 
 function node(...args: readonly string[]): Run {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', ...args], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, {
     cwd: root,
     encoding: 'utf8',
   });
@@ -119,7 +118,7 @@ try {
       `import type { Tensor } from 'shardwright';\n\nexport const model = ({ x }: { x: Tensor }): Tensor =>\n  (x.sum() ? x : x.neg());\n`,
     );
     file('helper.ts', `export function helper(): string { const t: unknown = {}; return t ? 'host' : 'none'; }\n`);
-    return node('--import', join(root, 'src/trace/source/register-main.ts'), file('app.ts', app));
+    return node('--import', 'tsx', '--import', join(root, 'src/trace/source/register-main.ts'), file('app.ts', app));
   };
 
   it('CA-4 model files are watched, their imports share the tracer, other TypeScript only loses its types', () => {
@@ -132,7 +131,7 @@ try {
 
   it('CA-62 two processes print the same text', async () => {
     const path = file('twice.model.ts', MODEL);
-    const alone = node('src/cli/main.ts', 'trace', path);
+    const alone = node(...COMMAND, 'trace', path);
     expect([alone.code, alone.err]).toEqual([0, '']);
     expect(alone.out).toMatch(/^swgraph 1\n/);
     expect((await other.cli('trace', path)).out).toBe(alone.out);

@@ -2,15 +2,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { OwnProcess } from '../../../support/own-process.ts';
 
 const example = (name: string): string => fileURLToPath(new URL(`../../../../examples/${name}.ts`, import.meta.url));
 
 describe('shardwright check', () => {
-  let other: OwnProcess;
-  beforeAll(() => void (other = new OwnProcess()));
-  afterAll(() => other.close());
+  const other = OwnProcess.shared();
 
   test('a strict program can be stripped of its types', async () => {
     const { code, out, err } = await other.cli('check', example('gated-mlp-strict'), '--mode', 'strict', '--json');
