@@ -76,7 +76,7 @@ describe('progress on a terminal', () => {
   it('is one line, which is gone before the answer', async () => {
     let all = '';
     const write = (text: string): void => void (all += text);
-    const argv = ['compare', 'llama-3.2-1b', '--devices', '2', '--cluster', 'dgx-h100', '--plans', 'dp', '--seq', '128']; // prettier-ignore
+    const argv = ['compare', 'llama-3.2-1b', '--devices', '2', '--cluster', 'dgx-h100', '--plans', 'dp', '--seq', '128', '--threads', '1']; // prettier-ignore
     await runCli(argv, { stdout: write, stderr: write, isTerminal: true });
     const lines = all.split('\r\u001b[K');
     expect(lines.length).toBeGreaterThan(2);

@@ -7,7 +7,7 @@ import vm from 'node:vm';
 
 export interface Fuzzer {
   readonly name: string;
-  /** Examples of one turn: what `npm test` runs, and what `npm run fuzz` runs between two looks at the clock. */
+  /** Examples of one turn: what `npm run fuzz` runs between two looks at the clock, and `npm test` half of. */
   readonly sample: number;
   /** How often each outcome was seen: where there is one only, nothing was tried. */
   readonly outcomes: Map<string, number>;

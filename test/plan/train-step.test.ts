@@ -24,12 +24,12 @@ graph @main {
   in %b1: bf16[256] parameter "b1"
   in %w2: bf16[64, 256] parameter "w2"
   in %seen: f32[] buffer "seen"
-  in %x: bf16[512, 64] input "x"
+  in %x: bf16[128, 64] input "x"
   %w1t = aten.t.default(%w1): bf16[64, 256]
-  %h = aten.addmm.default(%b1, %x, %w1t): bf16[512, 256]
-  %r = aten.relu.default(%h): bf16[512, 256]
+  %h = aten.addmm.default(%b1, %x, %w1t): bf16[128, 256]
+  %r = aten.relu.default(%h): bf16[128, 256]
   %w2t = aten.t.default(%w2): bf16[256, 64]
-  %y = aten.mm.default(%r, %w2t): bf16[512, 64]
+  %y = aten.mm.default(%r, %w2t): bf16[128, 64]
   %loss = aten.mean.default(%y): bf16[]
   %more = aten.add.Scalar(%seen, 1.0): f32[]
   out %more mutation "seen"

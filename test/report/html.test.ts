@@ -13,12 +13,14 @@ import { checkHtml, textOf } from './html-reader.ts';
 let root = '';
 let folder = '';
 let html = '';
+let csv = '';
 let report: Report;
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-report-'));
   // Inputs cut over dp, so that gradients are reduced: left free, so small a model is best replicated.
   folder = await planInto(root, 'plan', '--inputs', 'S(0)R');
   html = await made('html');
+  csv = await made('csv');
   report = JSON.parse(await made('json')) as Report;
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -125,10 +127,10 @@ describe('ZO-34 the report of a 2-layer Llama plan', () => {
 
 describe('ZO-35 one folder', () => {
   it('two runs give the same bytes, in every format', async () => {
-    // Markdown and text print the blocks of the page, so that the page stands for them.
+    // Markdown and text print the blocks of the page, so that the page stands for them; that the JSON of another run is that
+    // of the page is said above.
     expect(await made('html')).toBe(html);
-    expect(JSON.parse(await made('json'))).toEqual(report);
-    expect(await made('csv')).toBe(await made('csv'));
+    expect(await made('csv')).toBe(csv);
     // The clock times of the folder's own progress.json.
     expect(report.run).toEqual({ solveSeconds: null, incumbentSeconds: expect.any(Array) as unknown });
   });
@@ -159,8 +161,8 @@ describe('ZO-35 one folder', () => {
 });
 
 describe('CSV', () => {
-  it('has a row for each parameter, node and result, and its seconds sum to the step', async () => {
-    const [head, ...rows] = (await made('csv')).trimEnd().split('\r\n').map(cells);
+  it('has a row for each parameter, node and result, and its seconds sum to the step', () => {
+    const [head, ...rows] = csv.trimEnd().split('\r\n').map(cells);
     expect(rows.every((row) => row.length === head.length)).toBe(true);
     const { plan } = report;
     expect(rows).toHaveLength(plan.parameters.length + plan.nodes.length + plan.outputs.length);

@@ -59,7 +59,7 @@ describe('ZO-37 in part: a slip is answered by what, where and the nearest right
   it('nothing to price says why, by how many meshes each reason stops', async () => {
     const config = join(root, 'llama.json');
     writeFileSync(config, JSON.stringify({ model_type: 'llama', hidden_size: 64, intermediate_size: 128, num_attention_heads: 4, num_hidden_layers: 2, vocab_size: 256 })); // prettier-ignore
-    const run = await cli('compare', config, '--devices', '4', '--cluster', 'dgx-h100', '--global-batch', '3', '--seq', '64', '--plans', 'fsdp', '--quiet'); // prettier-ignore
+    const run = await cli('compare', config, '--devices', '4', '--cluster', 'dgx-h100', '--global-batch', '3', '--seq', '64', '--plans', 'fsdp', '--quiet', '--threads', '1'); // prettier-ignore
     expect(run.out).toContain('no plan could be priced');
     expect(run.out).toMatch(/^ +\d+ +ZL02 global batch 3 mod/m);
     expect(run.out).not.toContain('no other plan is better');

@@ -63,7 +63,7 @@ describe('evaluation of whole graphs', () => {
       placeholders.slice(0, placeholders.length - tangents.length).forEach((_, i) => {
         const grad = all[graph.outputs.length - (placeholders.length - tangents.length) + i];
         if (!(grad instanceof NDArray)) return;
-        const direction = Float64Array.from({ length: grad.size }, (__, k) => Math.sin(1.9 * k + i));
+        const direction = new Float64Array(grad.size).map((__, k) => Math.sin(1.9 * k + i));
         directions.set(i, direction);
         exact += dot(grad, direction);
       });

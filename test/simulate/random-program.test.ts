@@ -6,7 +6,7 @@ import { CONTROL_TARGETS } from '../../src/graph/control.ts';
 import { randomProgram, runRandom, runSolved, type Kind } from './random/program.ts';
 import { TABLE } from './random/builder.ts';
 
-const PROGRAMS = process.env.SHARDWRIGHT_FULL === '1' ? 10_000 : 300;
+const PROGRAMS = process.env.SHARDWRIGHT_FULL === '1' ? 10_000 : 150;
 /** Programs per test, so that a failure names a small range. */
 const BATCH = 50;
 
@@ -87,7 +87,7 @@ describe('random programs, random meshes, random feasible placements', () => {
 
   test('plans of the solver, too', async () => {
     const faults: string[] = [];
-    const count = process.env.SHARDWRIGHT_FULL === '1' ? 500 : 30;
+    const count = process.env.SHARDWRIGHT_FULL === '1' ? 500 : 15;
     for (let seed = 50_000; seed < 50_000 + count; seed++) {
       const { fault, mesh } = await runSolved(seed);
       if (fault !== undefined) faults.push(`seed ${seed} on (${mesh}): ${fault}`);

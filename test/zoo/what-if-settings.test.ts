@@ -19,7 +19,7 @@ describe('what would change the answer', () => {
   }, 60_000);
 
   it('with routed experts a plan with tp and a whole residual stream is refused with the plan to ask for', async () => {
-    const { code, err } = await cli('compare', 'mixtral-8x7b', '--devices', '8', '--cluster', 'dgx-h100', '--plans', 'fsdp+tp');
+    const { code, err } = await cli('compare', 'mixtral-8x7b', '--devices', '8', '--cluster', 'dgx-h100', '--plans', 'fsdp+tp', '--threads', '1');
     expect(code).toBe(2);
     expect(err).toContain('--plans fsdp+tp: with routed experts tensor parallelism cuts the residual stream too');
     expect(err).toContain('ask for fsdp+tp+sp');

@@ -130,7 +130,8 @@ describe('solve, anytime', () => {
   }); // prettier-ignore
 
   it('SO-29: random problems of every kind against enumeration; certificates are accepted', async () => {
-    for (let seed = 400; seed < 425; seed++) {
+    const last = process.env.SHARDWRIGHT_FULL === '1' ? 425 : 412;
+    for (let seed = 400; seed < last; seed++) {
       const plain = randomProblem(seed, { most: 9, values: 3, usage: true, row: seed % 2 === 0 });
       const problem = build(plain, seed % 3 === 0);
       const optimum = enumerate(plain);

@@ -22,7 +22,7 @@ describe('compare --framework', () => {
     return path;
   };
   const ask = async (...more: readonly string[]): ReturnType<typeof cli> =>
-    cli('compare', small(), '--devices', '2', '--cluster', 'dgx-h100', '--seq', '128', '--plans', 'dp', '--quiet', ...more); // prettier-ignore
+    cli('compare', small(), '--devices', '2', '--cluster', 'dgx-h100', '--seq', '128', '--plans', 'dp', '--quiet', '--threads', '1', ...more); // prettier-ignore
 
   it('an eager host launches the kernels of a small model slower than a compiled step', async () => {
     const [eager, compiled] = await Promise.all([
