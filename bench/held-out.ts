@@ -7,7 +7,7 @@ import { coordinateSearch } from '../src/zoo/validation/coordinate-search.ts';
 import { mean, median, SMALLEST_GROUP, spearman } from '../src/cost/validation/metrics.ts';
 import { parseRuns } from '../src/cost/validation/runs.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
-import { runsInParts, secondsUnder, type RunInParts } from '../src/zoo/validation/runs-under.ts';
+import { runsInParts, predictedSeconds, type RunInParts } from '../src/zoo/validation/runs-under.ts';
 import { KeptSolver } from './kept-programs.ts';
 
 /**
@@ -50,7 +50,7 @@ const FREE: readonly Name[] = ['eagerHostSeconds', 'kernelGapSeconds', 'hotMatmu
 /** What the search lowers: mean over families of the mean and the median error, and of half of the missing rank. */
 function loss(families: readonly (readonly RunInParts[])[], constants: FittedConstants): number {
   const each = families.map((rows) => {
-    const said = rows.map((r) => secondsUnder(r, constants));
+    const said = rows.map((r) => predictedSeconds(r, constants));
     const errors = rows.map((r, i) => Math.abs(said[i] / (r.run.stepSeconds ?? NaN) - 1));
     const groups = new Map<string, number[]>();
     rows.forEach(({ run }, i) => {
@@ -104,7 +104,7 @@ for await (const found of runsInParts(runs.filter(isThin), table, [{ priced: 'ca
   const bare = parts.composer.under({ priced: 'calls', overlap: false });
   const callSeconds = bare.compose(parts.cores[parts.cores.length - 1], parts.routed, sizes, kind, tuning)?.seconds ?? NaN; // prettier-ignore
   solved.push({ ...found, callSeconds });
-  appendFileSync(log, `${JSON.stringify({ id: run.id, source: run.source, group: run.group, measured: run.stepSeconds, seconds, callSeconds, peakBytes, memory: run.memoryBytes, oom: run.outOfMemory, recompute, fits, again: secondsUnder(found, FITTED) })}\n`); // prettier-ignore
+  appendFileSync(log, `${JSON.stringify({ id: run.id, source: run.source, group: run.group, measured: run.stepSeconds, seconds, callSeconds, peakBytes, memory: run.memoryBytes, oom: run.outOfMemory, recompute, fits, again: predictedSeconds(found, FITTED) })}\n`); // prettier-ignore
   stopIfLate();
 }
 
@@ -144,7 +144,7 @@ for (const left of families) {
   const constants = fittedWithout(left.name);
   // Compute put together from its points lies up to 2 % off (losses are fused in every framework): only the change is taken.
   for (const row of left.rows)
-    heldOut.set(row.run.id, (row.seconds * secondsUnder(row, constants)) / secondsUnder(row, FITTED));
+    heldOut.set(row.run.id, (row.seconds * predictedSeconds(row, constants)) / predictedSeconds(row, FITTED));
   const text = Object.entries(constants).map(([k, v]) => `${k} ${Number((v as number).toPrecision(3))}`);
   appendFileSync(log, `without ${left.name}: ${text.join(', ')}\n`);
 }

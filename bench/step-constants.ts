@@ -6,7 +6,7 @@ import { FITTED, type FittedConstants } from '../src/cost/kernels/fitted.ts';
 import { mean, median } from '../src/cost/validation/metrics.ts';
 import { parseRuns } from '../src/cost/validation/runs.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
-import { runsInParts, secondsUnder, type RunInParts } from '../src/zoo/validation/runs-under.ts';
+import { runsInParts, predictedSeconds, type RunInParts } from '../src/zoo/validation/runs-under.ts';
 
 /**
  * What each fitted constant of a step does for the predictions of `compare` on the public runs: errors with it, and with the value at
@@ -37,7 +37,7 @@ const taken = runs.filter((r) => r.stepSeconds !== undefined && (!/single-node/.
 const rows: RunInParts[] = [];
 for await (const found of runsInParts(taken, builtinOperators())) if (!('reason' in found)) rows.push(found);
 const errorsOf = (constants: FittedConstants): number[] =>
-  rows.map((row) => secondsUnder(row, constants) / (row.run.stepSeconds ?? NaN) - 1);
+  rows.map((row) => predictedSeconds(row, constants) / (row.run.stepSeconds ?? NaN) - 1);
 const percent = (x: number | undefined): string => `${(100 * (x ?? NaN)).toFixed(1).replace('-', '−')} %`;
 const figures = (errors: readonly number[], at: readonly number[]): string =>
   `${percent(median(at.map((i) => errors[i])))}, ${percent(mean(at.map((i) => Math.abs(errors[i]))))}`;

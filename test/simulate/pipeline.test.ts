@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { interleavingFactor } from '../support/activation-memory.ts';
 import { pipelineTrace } from '../../src/simulate/timeline/trace.ts';
-import { keptMicrobatches } from '../../src/simulate/pipeline/closed-forms.ts';
+import { keptByChunk, keptMicrobatches } from '../../src/simulate/pipeline/closed-forms.ts';
 import { playPipeline, type PipelineRun, type StageSeconds } from '../../src/simulate/pipeline/play.ts';
 import {
   parsePipelineSchedule,
@@ -90,6 +90,28 @@ describe('pipeline schedules by events', () => {
           expect(kept(r)).toEqual(r.devices.map((_, i) => keptMicrobatches(schedule, shape, i)));
         }
       }),
+    );
+  });
+
+  it('interleaved: what is kept of each chunk at the worst moment is that of the order of passes', () => {
+    const shapes = fc.record({ p: fc.integer({ min: 1, max: 6 }), rounds: fc.integer({ min: 1, max: 4 }), v: fc.integer({ min: 1, max: 4 }) }); // prettier-ignore
+    fc.assert(
+      fc.property(
+        shapes,
+        fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 4, maxLength: 4 }),
+        ({ p, rounds, v }, bytes) => {
+          const shape = { devices: p, microbatches: p * rounds, chunks: v };
+          passOrder('interleaved', shape).forEach((order, i) => {
+            let [now, most] = [0, 0];
+            for (const { kind, chunk } of order) {
+              now += kind === 'F' ? bytes[chunk] : kind === 'B' ? -bytes[chunk] : 0;
+              most = Math.max(most, now);
+            }
+            const said = keptByChunk(shape, i).map((mix) => mix.reduce((sum, n, c) => sum + n * bytes[c], 0));
+            expect(Math.max(...said)).toBe(most);
+          });
+        },
+      ),
     );
   });
 

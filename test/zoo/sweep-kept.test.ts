@@ -4,6 +4,7 @@ import { Composer } from '../../src/zoo/sweep/step/compose.ts';
 import { CoreSolver } from '../../src/zoo/sweep/rank/rank-price.ts';
 import type { SweepQuestion } from '../../src/zoo/sweep/model/question.ts';
 import { recomputeText } from '../../src/zoo/recipes/recompute-text.ts';
+import { DEFAULT_SOFTWARE, type StepSoftware } from '../../src/cost/kernels/software.ts';
 import { TABLE } from '../plan/support.ts';
 
 const one: LayoutSizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1 };
@@ -41,6 +42,29 @@ describe('what a layer keeps, under tensor parallelism over 4 with a cut residua
     expect(saved).toBeLessThan(0.25);
     // Selectively the two gathers before the products are recomputed, not the sums that are kept.
     expect(layer.again.selective.communication).toBeLessThan(layer.again.full.communication);
+  });
+});
+
+describe('what a layer keeps under fused kernels (arXiv:2205.05198, section 4, for a gated layer with fused attention)', () => {
+  const [s, h, f, heads] = [1024, 2048, 8192, 16];
+  const config = { model_type: 'llama', hidden_size: h, intermediate_size: f, num_attention_heads: heads, num_key_value_heads: heads, num_hidden_layers: 4, vocab_size: 4096 }; // prettier-ignore
+  const keptBy = async (software: Partial<StepSoftware>): Promise<number> => {
+    const asked = question(config, { cost: 'nccl', software: { ...DEFAULT_SOFTWARE, ...software } });
+    const priced = await new CoreSolver(asked, TABLE).price(coreRequest(one, { mode: 'dp', context: 'cp', sequenceParallel: false }, 1)); // prettier-ignore
+    if (priced.status === 'refused') throw new Error(priced.reason);
+    return priced.core.units[2].keptBytes.none;
+  };
+  const stream = 2 * s * h;
+  const wide = 2 * s * f;
+  const sums = 4 * s * (heads + 2);
+
+  it('inputs of two norms and of four products, queries, keys, values, the scores, gate and up', async () => {
+    // Norm inputs; what goes into the projections, into the feed-forward layer, and out of attention; queries, keys and values.
+    expect(await keptBy({ fusedPointwise: true })).toBe(2 * stream + 3 * stream + 3 * stream + 2 * wide + wide + sums);
+  });
+
+  it('eager kernels keep the activation besides; norms are one kernel in every framework', async () => {
+    expect(await keptBy({ fusedPointwise: false })).toBe(8 * stream + 3 * wide + wide + sums);
   });
 });
 

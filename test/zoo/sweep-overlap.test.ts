@@ -237,7 +237,7 @@ describe('results are recomputed in as few units as it takes', () => {
           const mixed = chunks.map((list, c) => list.map((_, i) => (i < list.length - counts[c] ? strict[c][i] : plain[c][i])));
           return 10 + inFlight * Math.max(...mixed.map((l) => l.reduce((t, u) => t + u.keptBytes, 0))) + Math.max(...mixed.flat().map((u) => u.temporaryBytes));
         };
-        const counts = keptUnits(strict, plain, inFlight, 10, budget);
+        const counts = keptUnits(strict, plain, (bytes) => inFlight * Math.max(...bytes), 10, budget);
         const at = (r: number): number[] => chunks.map((list) => Math.min(r, list.length));
         const r = Math.max(...counts);
         expect(counts).toEqual(at(r));

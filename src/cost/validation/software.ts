@@ -56,7 +56,7 @@ export function statedFramework(row: SoftwareText): StatedFramework {
 export function softwareOf(
   row: SoftwareText,
   stated: StatedFramework,
-  plan: Pick<ParallelPlan, 'chunks' | 'expert'>,
+  plan: Pick<ParallelPlan, 'chunks' | 'expert' | 'pipeline'>,
 ): Omit<TrainingSystem, 'cluster'> {
   const { extras, dtype, cluster } = row;
   const framework = FRAMEWORKS[stated.name];
@@ -84,9 +84,11 @@ export function softwareOf(
     savedOperandBytes: framework.savesNarrow ? savedOperandBytes(narrow) : 2,
     groupedExperts: graphs,
     expertTokensOnce: expertTokensOnce(row, stated),
-    // Bridge overlaps the exchange (`moe_a2a_overlap`) in interleaved pipelines, where the other microbatch comes from: recipes
-    // with whole graphs, and those whose experts span hosts.
-    expertOverlap: bridge && plan.chunks > 1 && (graphs || plan.expert > cluster.devicesPerHost),
+    // `moe_a2a_overlap` stands in Bridge's recipes with whole graphs (with `cutedsl_fused_grouped_mlp`), without stages too, and in
+    // those of interleaved pipelines whose experts span hosts: the other microbatch is there.
+    expertOverlap:
+      bridge &&
+      (graphs ? plan.pipeline === 1 || plan.chunks > 1 : plan.chunks > 1 && plan.expert > cluster.devicesPerHost),
     offloadedOptimizer: /CPU AdamW offload/.test(row.zero),
     offloadedActivations: bridge && accelerator.startsWith('GB'),
     dropout: framework.dropout,
@@ -119,7 +121,7 @@ export function stepSoftware(system: TrainingSystem): StepSoftware {
 /** Software of a trainer as it comes, on a cluster; `compiled`: under a compiler. */
 export function frameworkSoftware(name: FrameworkName, cluster: Cluster, compiled = false): StepSoftware {
   const none = { line: 0, model: '', extras: compiled ? 'torch.compile' : '', dtype: 'bf16', zero: '', recompute: '', gpuType: '' };
-  const system = softwareOf({ ...none, cluster, column: () => '' }, { name, version: 0 }, { chunks: 1, expert: 1 });
+  const system = softwareOf({ ...none, cluster, column: () => '' }, { name, version: 0 }, { chunks: 1, expert: 1, pipeline: 1 });
   return stepSoftware({ ...system, cluster });
 } // prettier-ignore
 

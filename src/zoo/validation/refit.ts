@@ -13,7 +13,7 @@ import { ShardwrightError } from '../../errors.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Refit, RefitErrors } from '../compare/comparison.ts';
 import { RunPredictor } from './predict-run.ts';
-import { runsInParts, secondsUnder, type RunInParts } from './runs-under.ts';
+import { runsInParts, predictedSeconds, type RunInParts } from './runs-under.ts';
 
 /** What a machine and its host decide; the other constants are of software and of hardware that all have. */
 const OF_THE_MACHINE = ['tailMean', 'pointwiseTraffic', 'kernelGapSeconds', 'eagerHostSeconds', 'compiledHostSeconds', 'hopHostSeconds', 'stepHostSeconds'] as const; // prettier-ignore
@@ -53,7 +53,7 @@ export async function refitOn(
   if (rows.length < LEAST_RUNS) throw tooFew(rows.length, left);
   rows.sort((a, b) => a.run.line - b.run.line);
 
-  const said = remembered((row, constants) => (row.seconds * secondsUnder(row, constants)) / secondsUnder(row, FITTED)); // prettier-ignore
+  const said = remembered((row, constants) => (row.seconds * predictedSeconds(row, constants)) / predictedSeconds(row, FITTED)); // prettier-ignore
   // Constants that no run shows are not searched.
   const shown = OF_THE_MACHINE.filter((name) => rows.some((row) => Math.abs(said(row, { ...FITTED, [name]: 2 * FITTED[name] }) / row.seconds - 1) > 1e-4)); // prettier-ignore
   const fit = (on: readonly Timed[]): FittedConstants =>

@@ -65,7 +65,7 @@ function mixed<T>(list: readonly T[], of: (values: readonly number[]) => number)
 }
 
 /** Seconds of a row under other constants. */
-export function secondsUnder({ asked, parts }: RunInParts, constants: FittedConstants): number {
+export function predictedSeconds({ asked, parts }: RunInParts, constants: FittedConstants): number {
   const { question, layout } = asked;
   const { tailShare, tailMean, hotMatmulTime, pointwiseTraffic, unfusedTraffic, kernelGapSeconds } = constants;
   const hot = clocksOf(parts.composer.cluster).powerLimited ? hotMatmulTime : 1;

@@ -16,6 +16,7 @@ import { bind } from '../../../ops/record/infer.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { withoutDeadCode } from '../../../passes/dead-code.ts';
 import { CHECKPOINTS, type Checkpoint, type CoreParameter } from '../model/types.ts';
+import { fusedCalls } from './made-again.ts';
 import { keptByUnit, narrowSaves } from './saved-activations.ts';
 import { graphUnits } from '../model/units.ts';
 import { programKernels } from './program-kernels.ts';
@@ -181,8 +182,9 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
     ]),
   ) as Record<Checkpoint, Set<string>>;
   const narrow = narrowSaves(graph, units, table, system?.software);
+  const fused = fusedCalls(graph, units, table, system?.software);
   const kept = CHECKPOINTS.map((policy) =>
-    keptByUnit(graph, units, again[policy], bytesOf, (i) => isRouted[i], narrow),
+    keptByUnit(graph, units, again[policy], bytesOf, { counts: (i) => isRouted[i], narrow, fused }),
   );
 
   const laidOut = (node: Node, time: CallTime): CallTime =>

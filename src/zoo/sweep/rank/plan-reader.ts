@@ -15,6 +15,7 @@ import { moved } from '../../../plan/model/tables.ts';
 import { CHECKPOINTS, type Checkpoint, type ContextPass, type CoreParameter, type CoreTraffic, type CoreUnit, type DataExtra, type PassSeconds } from '../model/types.ts'; // prettier-ignore
 import { gradientRoots } from './gradient-roots.ts';
 import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './key-values.ts';
+import { fusedCalls } from './made-again.ts';
 import { keptByUnit, narrowSaves, recomputedCalls } from './saved-activations.ts';
 import { localBytes, PARTS, PendingSums, type Move, type Step } from './pending-sums.ts';
 import { temporaryBytes } from './temporaries.ts';
@@ -156,8 +157,9 @@ export class PlanReader {
     const { unit, pass, count } = graphUnits;
     const again = record((policy) => this.recomputedNames(policy));
     const narrow = narrowSaves(graph, graphUnits, this.table, this.system?.software);
+    const fused = fusedCalls(graph, graphUnits, this.table, this.system?.software);
     const kept = record((policy) =>
-      keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n), undefined, narrow),
+      keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n), { narrow, fused }),
     );
     const temporary = temporaryBytes(this.model, this.choice, this.table, { units: graphUnits, kept: kept.none.nodes, repeats: this.repeats }); // prettier-ignore
     const boundary = this.boundaries();

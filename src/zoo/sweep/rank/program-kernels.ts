@@ -9,6 +9,7 @@ import type { TypedContext } from '../../../ops/record/record.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { GraphUnits } from '../model/units.ts';
+import { isJoined, ONE_KERNEL } from './joined-calls.ts';
 
 /** The placed program as kernels are priced from it. */
 interface PlacedProgram {
@@ -26,12 +27,6 @@ interface ProgramKernels {
   readonly seconds: Float64Array;
   readonly kernels: Float64Array;
 }
-
-/** Classes whose calls a compiler joins; of the others, calls that only lay data out. */
-const JOINED: ReadonlySet<string> = new Set(['pointwise', 'reduction', 'norm', 'factory', 'random']);
-const LAID_OUT = /^aten\.(cat|stack|slice_backward|constant_pad|select_backward|slice_scatter)/;
-/** Modules whose calls are one kernel in every framework: norms, and rotations of queries and keys. */
-const ONE_KERNEL = /(norm|ln|attn|attention)[^.]*$/i;
 
 export function programKernels(program: PlacedProgram, system: StepSystem): ProgramKernels {
   const { graph, units, table, contextOf } = program;
@@ -73,10 +68,7 @@ function joined({ graph, units, table }: PlacedProgram, { software }: StepSystem
   const { root, unit, index } = units;
   const count = graph.nodes.length;
   const isForward = (i: number): boolean => units.pass[i] === 'forward';
-  const joins = graph.nodes.map((node) => {
-    const cls = node.kind === 'call' ? table.get(node.target)?.cls : undefined;
-    return cls !== undefined && (JOINED.has(cls) || (cls === 'other' && LAID_OUT.test(node.target)));
-  });
+  const joins = graph.nodes.map((node) => isJoined(node, table));
   const fuses = software.fusedPointwise || software.compiled;
   const operands = (i: number): number[] => [
     ...new Set([...index.operands.subarray(index.operandStart[i], index.operandStart[i + 1])].map((o) => root[o])),

@@ -11,6 +11,7 @@ import { narrowPoints } from '../../../passes/checkpoint/policies.ts';
 import { mayRecompute } from '../../../passes/checkpoint/repeatable.ts';
 import { backwardStart } from '../../../passes/plannable/weight-views.ts';
 import type { Checkpoint } from '../model/types.ts';
+import { keptInMemory, type FusedCalls } from './made-again.ts';
 import { layerOf } from '../model/representative-layers.ts';
 import type { GraphUnits } from '../model/units.ts';
 
@@ -22,42 +23,53 @@ export interface NarrowSaves {
   readonly isProduct: (node: number) => boolean;
 }
 
+interface KeptHow {
+  readonly counts?: (node: number) => boolean;
+  readonly narrow?: NarrowSaves | undefined;
+  readonly fused?: FusedCalls | undefined;
+}
+
 /**
  * Bytes that the forward pass keeps for the backward pass, by unit: results that a backward call reads, and under a policy that
  * recomputes calls, those that stay and that a recomputed call reads. Views count with what they show; parameters are states.
  *
  * @param bytesOf bytes of the result of a node on one device
  * @param again names of the calls that are recomputed
- * @param counts whether a node is looked at
+ * @param how whether a node is looked at (`counts`), and what software keeps otherwise
+ * @returns the bytes, and the nodes that the backward pass reads, kept or made again
  */
 export function keptByUnit(
   graph: Graph,
   units: GraphUnits,
   again: ReadonlySet<string>,
   bytesOf: (node: number) => number,
-  counts: (node: number) => boolean = () => true,
-  narrow?: NarrowSaves,
+  { counts = () => true, narrow, fused }: KeptHow = {},
 ): { readonly bytes: Float64Array; readonly nodes: Set<number> } {
   const { unit, pass, root, weight, index } = units;
   const bytes = new Float64Array(units.count);
-  const nodes = new Set<number>();
+  /** Whether a kernel of its own reads each. */
+  const read = new Map<number, boolean>();
   const cast = new Set<number>();
   graph.nodes.forEach((node, i) => {
     if (node.kind !== 'call') return;
     const isCast = narrow?.isProduct(i) === true;
     const reads = pass[i] !== 'forward' || again.has(node.name);
     if (!reads) return;
+    const alone = fused?.joins(i) !== true;
     for (let k = index.operandStart[i]; k < index.operandStart[i + 1]; k++) {
       const r = root[index.operands[k]];
       const made = graph.nodes[r];
       if (made.kind !== 'call' || weight[r] === 1 || pass[r] !== 'forward' || again.has(made.name)) continue;
-      const seen = isCast ? cast : nodes;
-      if (seen.has(r) || !counts(r)) continue;
-      seen.add(r);
-      bytes[unit[r]] += (isCast ? (narrow?.share ?? 1) : 1) * bytesOf(r);
+      if (!counts(r)) continue;
+      if (isCast) cast.add(r);
+      else read.set(r, read.get(r) === true || alone);
     }
   });
-  return { bytes, nodes: new Set([...nodes, ...cast]) };
+  const mayStay = (r: number): boolean => counts(r) && pass[r] === 'forward' && !again.has(graph.nodes[r].name);
+  const whole = fused === undefined ? read.keys() : keptInMemory(read, graph, units, fused, bytesOf, mayStay);
+  for (const r of whole) bytes[unit[r]] += bytesOf(r);
+  for (const r of cast) bytes[unit[r]] += (narrow?.share ?? 1) * bytesOf(r);
+  return { bytes, nodes: new Set([...read.keys(), ...cast]) };
 }
 
 /** Products with weights inside the layers, where the software keeps their operands in fewer bytes; undefined where it does not. */

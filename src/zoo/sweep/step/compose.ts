@@ -23,6 +23,7 @@ import type { Traffic } from '../../compare/price.ts';
 import { GroupMaker } from '../rank/data-groups.ts';
 import type { DataGroups } from '../model/states.ts';
 import { keyValueBytes, stateOf, type Layout, type MadeLayout, type Parameters } from './composed-layout.ts';
+import { HeldActivations, type HeldBytes } from './held-activations.ts';
 import { keptUnits } from './selective-recompute.ts';
 import { stepTraffic, type DevicePlace } from './step-traffic.ts';
 import { stateCosts, type StateCosts, type UnitMoving } from './state-costs.ts';
@@ -65,6 +66,7 @@ export class Composer {
   private readonly denseOf = new Map<string, StateCosts>();
   private readonly parameters = new WeakMap<CoreCost, Map<RoutedCosts | undefined, Parameters>>();
   private readonly parameterIds = new Map<string, number>();
+  private readonly held = new HeldActivations();
   private latest: MadeLayout | undefined;
   private latestList: { readonly of: StateCosts; readonly costs: ReturnType<StateCosts['costs']> } | undefined;
 
@@ -210,13 +212,14 @@ export class Composer {
         : stageBounds(made, units, tuning, m, this.budgetBytes);
     const strict = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
     const inFlight = Array.from({ length: pp }, (_, i) => Math.min(m * v, keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i) + Number(paired))); // prettier-ignore
+    const held = this.held.of(schedule, { devices: pp, microbatches: m, chunks: v }, inFlight, paired);
     const plain = this.units(made, 'none', tuning);
     const kept =
       plain === units
         ? strict.map((list) => list.length)
         : tuning.asStated === true
           ? strict.map(() => 0)
-          : this.keptOf(strict, plain, bounds, pp, inFlight, paired);
+          : this.keptOf(strict, plain, bounds, pp, held, paired);
     const chunk = strict.map((list, k) => [...list.slice(0, list.length - kept[k]), ...plain.slice(bounds[k + 1] - kept[k], bounds[k + 1])]); // prettier-ignore
     const saved = chunk.map((list) => (this.overlaps ? savedInRun(list) : NOTHING));
     // Passes that fill and empty the pipeline have no other microbatch beside them: all get the mean of what is saved.
@@ -231,8 +234,7 @@ export class Composer {
       const own = chunk.filter((_, k) => k % pp === i);
       const runs = saved.filter((_, k) => k % pp === i);
       const all = own.flat();
-      // Chunks of one device are the same; the fullest stands for all that are kept.
-      const activations = inFlight[i] * Math.max(...own.map((list) => add(list, (u) => u.keptBytes)));
+      const activations = held[i](own.map((list) => add(list, (u) => u.keptBytes)));
       const temporary =
         Math.max(...all.map((u) => u.temporaryBytes)) + this.aheadBytes(own) + (paired ? besideBytes(all) : 0);
       const [parameter, gradient, optimizer] = [0, 1, 2].map((k) => add(all, (u) => u.states[k]));
@@ -362,14 +364,14 @@ export class Composer {
   }
 
   /** For each chunk how many of its last units need not be recomputed. */
-  private keptOf(strict: readonly (readonly Unit[])[], plain: readonly Unit[], bounds: readonly number[], pp: number, inFlight: readonly number[], paired: boolean): number[] {
+  private keptOf(strict: readonly (readonly Unit[])[], plain: readonly Unit[], bounds: readonly number[], pp: number, held: readonly HeldBytes[], paired: boolean): number[] {
     const counts = new Array<number>(strict.length).fill(0);
     for (let i = 0; i < pp; i++) {
       const own = strict.flatMap((_, k) => (k % pp === i ? [k] : []));
       const lists = own.map((k) => strict[k]);
       const states = lists.flat().reduce((sum, u) => sum + u.states[0] + u.states[1] + u.states[2], 0);
       const whole = own.map((k) => plain.slice(bounds[k], bounds[k + 1]));
-      const found = keptUnits(lists, whole, inFlight[i], states + this.aheadBytes(lists) + (paired ? besideBytes(lists.flat()) : 0), this.budgetBytes);
+      const found = keptUnits(lists, whole, held[i], states + this.aheadBytes(lists) + (paired ? besideBytes(lists.flat()) : 0), this.budgetBytes);
       own.forEach((k, c) => (counts[k] = found[c]));
     }
     return counts;

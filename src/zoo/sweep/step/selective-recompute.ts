@@ -3,6 +3,7 @@
  * device.
  */
 
+import type { HeldBytes } from './held-activations.ts';
 import type { Unit } from './unit-costs.ts';
 
 /**
@@ -11,14 +12,14 @@ import type { Unit } from './unit-costs.ts';
  * recomputed units keeps them all so.
  *
  * @param strict units of each chunk of one device, whose results are recomputed; `plain` the same units, keeping theirs
- * @param inFlight microbatches kept of the fullest chunk
+ * @param held bytes of all microbatches that are kept, of what one keeps of each chunk
  * @param fixedBytes states, and what is gathered ahead
  * @returns for each chunk how many of its last units keep their results
  */
 export function keptUnits(
   strict: readonly (readonly Unit[])[],
   plain: readonly (readonly Unit[])[],
-  inFlight: number,
+  held: HeldBytes,
   fixedBytes: number,
   budgetBytes: number,
 ): number[] {
@@ -37,7 +38,7 @@ export function keptUnits(
       const i = strict[c].length - next[c];
       return bytes + plain[c][i].keptBytes - strict[c][i].keptBytes;
     });
-    if (Math.ceil(fixedBytes + inFlight * Math.max(...grown) + temporaryOf(next)) > budgetBytes) break;
+    if (Math.ceil(fixedBytes + held(grown) + temporaryOf(next)) > budgetBytes) break;
     next.forEach((n, c) => (counts[c] = n));
     grown.forEach((bytes, c) => (kept[c] = bytes));
   }
