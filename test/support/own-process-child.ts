@@ -25,7 +25,8 @@ async function runProgram(file: string): Promise<CliRun> {
     return true;
   };
   try {
-    await import(pathToFileURL(file).href);
+    // A command that traced the file has loaded it: under another address it runs again.
+    await import(`${pathToFileURL(file).href}?program`);
   } finally {
     process.stdout.write = write;
   }
