@@ -6,9 +6,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import { fidelity, poolText, type ErrorFigures, type Fidelity } from '../src/cost/validation/fidelity.ts';
-import { weightedQuantile } from '../src/cost/validation/metrics.ts';
+import { SMALLEST_GROUP, mean, median, spearman, weightedQuantile } from '../src/cost/validation/metrics.ts';
 import { fidelityFigure } from '../src/report/figures/fidelity.ts';
-import { publicPredictions } from './validation-figures.ts';
+import { publicPredictions, type Prediction } from './validation-figures.ts';
 
 const FILE = fileURLToPath(new URL('../docs/fidelity.md', import.meta.url));
 const PICTURE = fileURLToPath(new URL('../docs/pictures/fidelity.svg', import.meta.url));
@@ -46,6 +46,40 @@ export function fidelityTables({ about, families, pools, pairs, memory }: Fideli
   };
 } // prettier-ignore
 
+/** Families whose errors differ by layout, and what tells their layouts apart. */
+const SPLITS: readonly { readonly families: readonly string[]; readonly of: (p: Prediction) => string }[] = [
+  {
+    families: ['vTrain multi-node', 'BLOOM'],
+    of: ({ run: { plan, system } }) =>
+      plan.tensor === 1 ? 'no tensor parallelism'
+        : plan.tensor < system.cluster.devicesPerHost ? 'tensor parallel over a part of a host'
+          : 'tensor parallel over whole hosts',
+  },
+  { families: ['TorchTitan'], of: ({ run: { plan } }) => (plan.context > 1 ? 'the sequence cut' : 'the sequence whole') },
+]; // prettier-ignore
+
+/** Errors of the shipped model on each kind of layout of a family. */
+export function layoutErrors(): string {
+  const rows: string[] = [];
+  for (const { families, of } of SPLITS)
+    for (const family of families) {
+      const own = publicPredictions().filter((p) => p.family === family && p.measured !== undefined);
+      for (const kind of [...new Set(own.map(of))].sort()) {
+        const list = own.filter((p) => of(p) === kind);
+        const errors = list.map((p) => p.seconds / (p.measured ?? NaN) - 1);
+        const groups = [...new Set(list.map((p) => p.run.group))].map((name) =>
+          list.filter((p) => p.run.group === name),
+        );
+        const ranks = groups.filter((g) => g.length >= SMALLEST_GROUP)
+          .map((g) => spearman(g.map((p) => p.seconds), g.map((p) => p.measured ?? NaN)) ?? 0); // prettier-ignore
+        rows.push(`| ${family} | ${kind} | ${list.length} | ${percent(median(errors) ?? null)} | ${percent(mean(errors.map(Math.abs)) ?? null)} | ${plain(mean(ranks) ?? null)} |`); // prettier-ignore
+      }
+    }
+  return ['| family | layouts | runs | bias | MAPE | rank |', '| --- | --- | --- | --- | --- | --- |', ...rows].join(
+    '\n',
+  );
+}
+
 /** The picture of the runs, predicted without their family where that was fitted. */
 export function fidelityPicture(): string {
   const timed = publicPredictions().filter((p) => p.measured !== undefined);
@@ -60,7 +94,7 @@ export function fidelityPicture(): string {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   let text = readFileSync(FILE, 'utf8');
-  for (const [name, table] of Object.entries(fidelityTables(fidelity()))) {
+  for (const [name, table] of Object.entries({ ...fidelityTables(fidelity()), layouts: layoutErrors() })) {
     const [start, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`];
     text = `${text.split(start)[0]}${start}\n\n${table}\n\n${end}${text.split(end)[1]}`;
   }

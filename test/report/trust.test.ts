@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { fidelityPicture, fidelityTables } from '../../scripts/docs-fidelity.ts';
+import { fidelityPicture, fidelityTables, layoutErrors } from '../../scripts/docs-fidelity.ts';
 import { readFileSync } from 'node:fs';
 import { publicPredictions, validationFigures } from '../../scripts/validation-figures.ts';
 import { fidelity } from '../../src/cost/validation/fidelity.ts';
@@ -40,7 +40,7 @@ describe('11.1 how far to trust: the bundled errors of the model that decides', 
 
   it('docs/fidelity.md and its picture say the same (otherwise: npx tsx scripts/docs-fidelity.ts)', () => {
     const page = readFileSync(new URL('../../docs/fidelity.md', import.meta.url), 'utf8').replace(/ +/g, ' ');
-    for (const table of Object.values(fidelityTables(fidelity())))
+    for (const table of [...Object.values(fidelityTables(fidelity())), layoutErrors()])
       for (const line of table.split('\n')) if (!line.startsWith('| ---')) expect(page).toContain(line.replace(/ +/g, ' ').slice(0, 70)); // prettier-ignore
     expect(fidelityPicture()).toBe(readFileSync(new URL('../../docs/pictures/fidelity.svg', import.meta.url), 'utf8'));
   });
