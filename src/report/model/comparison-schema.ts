@@ -6,6 +6,7 @@
 import * as z from 'zod';
 import { ShardwrightError } from '../../errors.ts';
 import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
+import { POLICIES, RECOMPUTE_MODULES } from '../../zoo/recipes/checkpoints.ts';
 import type { Comparison } from '../../zoo/compare/comparison.ts';
 
 const MOST_PLANS = 100_000;
@@ -25,6 +26,13 @@ const stage = z.looseObject({
 });
 
 const boundary = z.looseObject({ bytes: z.number().nonnegative(), seconds: z.number().nonnegative() });
+
+/** What is recomputed: a policy, or modules joined by `+`. */
+export const checkpointSchema = z.union([
+  z.enum(POLICIES),
+  z.enum(RECOMPUTE_MODULES),
+  z.templateLiteral([z.enum(RECOMPUTE_MODULES), '+', z.string()]),
+]);
 
 /** Of a plan that was put together from priced layers. */
 const layout = z.looseObject({
@@ -53,7 +61,8 @@ const layout = z.looseObject({
   microbatches: z.int().positive(),
   schedule: z.enum(PIPELINE_SCHEDULES),
   chunks: z.int().positive(),
-  checkpoint: z.enum(['none', 'selective', 'core', 'products', 'operators', 'full']),
+  checkpoint: checkpointSchema,
+  recomputes: z.array(z.string()).exactOptional(),
   unitsAgain: z.int().nonnegative().exactOptional(),
   gathersOnce: z.literal(true).exactOptional(),
   pairsMicrobatches: z.literal(true).exactOptional(),

@@ -3,7 +3,7 @@
 import * as z from 'zod';
 import { ShardwrightError } from '../../errors.ts';
 import type { Planning } from '../../zoo/planning/planning.ts';
-import { allocationSchema, runSchema } from './comparison-schema.ts';
+import { allocationSchema, checkpointSchema, runSchema } from './comparison-schema.ts';
 
 const count = z.int().positive();
 
@@ -25,7 +25,7 @@ const point = z.looseObject({
       mfu: z.number().nonnegative(),
       microbatch: count,
       microbatches: count,
-      checkpoint: z.enum(['none', 'selective', 'core', 'products', 'operators', 'full']),
+      checkpoint: checkpointSchema,
       unitsAgain: z.int().nonnegative().exactOptional(),
     })
     .nullable(),

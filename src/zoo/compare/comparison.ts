@@ -1,5 +1,6 @@
 /** What a comparison of plans says: records that are printed as JSON and read by reports. */
 
+import type { Checkpoint } from '../recipes/checkpoints.ts';
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import type { Finding } from '../recipes/lint.ts';
 import type { RunCost } from '../../cost/training/run-cost.ts';
@@ -117,7 +118,10 @@ export interface ComparedLayout {
   readonly microbatches: number;
   readonly schedule: PipelineSchedule;
   readonly chunks: number;
-  readonly checkpoint: 'none' | 'selective' | 'core' | 'products' | 'operators' | 'full';
+  /** A policy, or modules joined by `+`. */
+  readonly checkpoint: Checkpoint;
+  /** Modules that are recomputed; absent under a policy. */
+  readonly recomputes?: readonly string[];
   /** Layers (and embedding or head) whose results are recomputed; absent where none do. */
   readonly unitsAgain?: number;
   /** FSDP gathers parameters once a step and keeps them (`reshard=false`); absent where it gathers for every pass. */

@@ -14,7 +14,8 @@ import type { AskedLayout, Certainty } from '../compare/comparison.ts';
 import { runOfLayout, type AskedRun } from '../planning/run-question.ts';
 import { planName, meshText } from '../sweep/model/layout.ts';
 import type { SweepQuestion } from '../sweep/model/question.ts';
-import { TRIED_CHECKPOINTS } from '../sweep/model/types.ts';
+import { TriedCheckpoints } from '../sweep/step/tried-checkpoints.ts';
+import type { Checkpoint } from '../recipes/checkpoints.ts';
 import { layoutFindings } from '../sweep/step/layouts.ts';
 import { LayoutPricer, type StatedLayout } from './price-layout.ts';
 
@@ -46,7 +47,9 @@ export async function compareLayout(
   const cluster = loadCluster(question.cluster);
   const budgetBytes = usableMemoryBytes(cluster, question);
   const edits: { change: string; seconds: number; peakBytes: number }[] = [];
-  for (const { change, edited } of neighbours(layout)) {
+  const { cores, routed } = await pricer.parts(own, layout);
+  const tried = new TriedCheckpoints(pricer.kinds(own)).of(cores[0], routed, layout.sizes);
+  for (const { change, edited } of neighbours(layout, tried)) {
     const figures = await pricer.price(own, edited).catch((error: unknown) => {
       if (error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED') return undefined;
       throw error;
@@ -118,13 +121,15 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
 }
 
 /** The layout with one setting changed: no change moves a device to another group. */
-function neighbours(layout: StatedLayout): { readonly change: string; readonly edited: StatedLayout }[] {
+function neighbours(
+  layout: StatedLayout,
+  tried: readonly Checkpoint[],
+): { readonly change: string; readonly edited: StatedLayout }[] {
   const { kind, tuning, sizes } = layout;
   const out: { change: string; edited: StatedLayout }[] = [];
   const tune = (change: string, more: Partial<StatedLayout['tuning']>): void =>
     void out.push({ change, edited: { ...layout, tuning: { ...tuning, ...more } } });
-  for (const checkpoint of TRIED_CHECKPOINTS)
-    if (checkpoint !== tuning.checkpoint) tune(`recompute=${checkpoint}`, { checkpoint });
+  for (const checkpoint of tried) if (checkpoint !== tuning.checkpoint) tune(`recompute=${checkpoint}`, { checkpoint });
   for (const microbatch of [tuning.microbatch / 2, tuning.microbatch * 2])
     if (Number.isInteger(microbatch)) tune(`mbs=${microbatch}`, { microbatch });
   if (sizes.pp > 1)

@@ -5,7 +5,7 @@
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { parsePipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import { CHECKPOINTS } from '../sweep/model/types.ts';
+import { POLICIES, RECOMPUTE_MODULES, moduleSet, type Checkpoint } from '../recipes/checkpoints.ts';
 import type { StateMode } from '../sweep/model/zero-mode.ts';
 import type { StatedLayout } from './price-layout.ts';
 
@@ -62,7 +62,7 @@ export function parseLayout(text: string, devices: number): StatedLayout {
       microbatch,
       chunks,
       schedule: parsePipelineSchedule(given.get('schedule') ?? (chunks > 1 ? 'interleaved' : '1f1b')),
-      checkpoint: word(given, 'recompute', CHECKPOINTS, 'none'),
+      checkpoint: recomputed(given.get('recompute') ?? 'none'),
       once,
       ...(pairs ? { paired: true } : {}),
       asStated: true,
@@ -80,6 +80,19 @@ function modeOf(stage: string, replicas: number, ranks: number): StateMode {
     return 'hsdp';
   }
   return ranks === 1 ? 'dp' : modes[Number(stage)];
+} // prettier-ignore
+
+/** A policy, or modules joined by `+`; `core` is Megatron's selective recomputation, of attention alone. */
+function recomputed(text: string): Checkpoint {
+  const policy = POLICIES.find((name) => name === text);
+  if (policy !== undefined) return policy;
+  if (text === 'core') return 'core_attn';
+  const modules = text.split('+').map((name) => {
+    const found = RECOMPUTE_MODULES.find((known) => known === name);
+    if (found === undefined) throw fault(`recompute=${text}`, suggestion(name, [...POLICIES, ...RECOMPUTE_MODULES], 'values'));
+    return found;
+  });
+  return moduleSet(modules);
 } // prettier-ignore
 
 function word<T extends string>(given: ReadonlyMap<string, string>, key: string, known: readonly T[], otherwise: T): T {

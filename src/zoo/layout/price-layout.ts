@@ -9,6 +9,7 @@ import type { LayoutKind, LayoutSizes, LayoutTuning } from '../sweep/model/layou
 import { coreRequest } from '../sweep/model/layout.ts';
 import type { SweepQuestion } from '../sweep/model/question.ts';
 import type { LayerKinds } from '../sweep/model/representative-layers.ts';
+import { modulesOf, programPart, type Checkpoint } from '../recipes/checkpoints.ts';
 import { coreKey, type CoreCost, type CoreResult } from '../sweep/model/types.ts';
 import type { RoutedCosts } from '../sweep/rank/moe.ts';
 import { CoreSolver } from '../sweep/rank/rank-price.ts';
@@ -67,14 +68,21 @@ export class LayoutPricer {
   /** @throws E_UNSUPPORTED where a recipe or the batch does not admit the layout */
   async parts(question: SweepQuestion, { sizes, kind, tuning }: StatedLayout): Promise<LayoutParts> {
     const { solver, cores, routed } = this.solvedFor(question);
-    const request = coreRequest(sizes, kind, tuning.microbatch);
-    const key = coreKey(request);
-    let found = cores.get(key);
-    if (found === undefined) cores.set(key, (found = solver.priceUnder(request, this.ways)));
-    const priced = (await found).map((core) => {
-      if (core.status === 'refused') throw refused(core.reason);
-      return core.core;
-    });
+    const request = { ...coreRequest(sizes, kind, tuning.microbatch), recompute: tuning.checkpoint };
+    const part = programPart(tuning.checkpoint);
+    const price = async (key: string): Promise<CoreCost[]> => {
+      let found = cores.get(key);
+      if (found === undefined) cores.set(key, (found = solver.priceUnder(request, this.ways)));
+      return (await found).map((core) => {
+        if (core.status === 'refused') throw refused(core.reason);
+        return core.core;
+      });
+    };
+    const known = await price(coreKey(request));
+    // Programs are priced with what a search tries and what was asked for first.
+    const isPriced = known.every((core) => Object.hasOwn(core.units[0].keptBytes, part));
+    checkModules(tuning.checkpoint, known[0], solver.config.architecture.routed !== undefined);
+    const priced = isPriced ? known : await price(`${coreKey(request)} ${part}`);
     const ways = request.axes.reduce((n, a) => n * a.size, 1);
     const { ep, etp = 1 } = sizes;
     const block = `${tuning.microbatch} ${ways} ${ep} ${etp}`;
@@ -99,6 +107,15 @@ export class LayoutPricer {
       this.solved.set(key, found);
     }
     return found;
+  }
+}
+
+/** @throws E_UNSUPPORTED where a module that is to be recomputed saves nothing */
+function checkModules(checkpoint: Checkpoint, { units }: CoreCost, hasExperts: boolean): void {
+  for (const name of modulesOf(checkpoint)) {
+    const saves = name === 'moe' || name === 'moe_act' ? hasExperts : units.some((u) => u.keptBytes[name] < u.keptBytes.none); // prettier-ignore
+    if (!saves)
+      throw refused(`recompute=${checkpoint}: the backward pass reads nothing that ${name} makes in this model`);
   }
 }
 

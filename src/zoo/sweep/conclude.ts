@@ -12,6 +12,7 @@ import { dominators, paretoFront } from '../compare/pareto.ts';
 import { recomputeText } from '../recipes/recompute-text.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../compare/comparison.ts';
 import type { Traffic } from '../compare/price.ts';
+import { isPolicy, modulesOf } from '../recipes/checkpoints.ts';
 import { coreKey, type CoreCost } from './model/types.ts';
 import type { CutsLeftOut } from './step/expert-cuts.ts';
 import { coreRequest, allocationOfLayout } from './model/layout.ts';
@@ -74,6 +75,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
         schedule: tuning.schedule,
         chunks: tuning.chunks,
         checkpoint: tuning.checkpoint,
+        ...(isPolicy(tuning.checkpoint) ? {} : { recomputes: modulesOf(tuning.checkpoint) }),
         ...(tuning.checkpoint === 'none' ? {} : { unitsAgain: figures.unitsAgain }),
         ...(tuning.once ? { gathersOnce: true } : {}),
         ...(tuning.paired === true ? { pairsMicrobatches: true } : {}),
@@ -282,7 +284,7 @@ function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut, composer }
       : [`Compute and communication run one after another, without overlap. ${counted}`]),
     'Memory: states, activations of the microbatches that the schedule keeps, and the largest temporary memory of one layer.',
     ...gradientNote(composer),
-    'Checkpointing (selective or full) applies only where a plan would not fit otherwise, and only to as many layers of each stage as needed.',
+    'Results are recomputed only where a plan would not fit otherwise, and only in as many layers of each stage as needed: of modules (norms, activation functions, feed-forward layers, experts and others) those that save most for a second, or all but products and attention (selective), or whole layers (full).',
     'Microbatches have 1, 2 or 4 sequences, and 1 where the sequence is sharded. Schedules are 1F1B, ZB-H1 and interleaving by 2, 4 or 8 chunks, or by up to 12 that divide the layers evenly. Plans far from the best get 1F1B only.',
     'A plan named optimum has the cheapest placements of the priced layers on the model dims. Their proof counts gathers of parameters and sums of gradients over data ranks; it leaves out stages, memory and overlap inside a layer. Where a recipe on the same mesh with the same state sharding is cheaper in all, the plan takes its placements and says so.',
     ...(routed.size === 0

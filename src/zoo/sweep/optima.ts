@@ -55,7 +55,7 @@ export async function withOptima(
   const late = answers.filter((answer) => answer === undefined).length;
   const notAsked =
     late === 0 ? result.notAsked : [...result.notAsked, `the optimum of ${late} of ${list.length} programs`];
-  const pricer = new RowPricer(result.composer, result.kinds.layers);
+  const pricer = new RowPricer(result.composer, result.kinds);
   answers.forEach((answer, i) => {
     if (answer?.kind !== 'core' || answer.result.status === 'refused') return;
     const { core } = answer.result;

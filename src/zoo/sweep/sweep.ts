@@ -102,7 +102,7 @@ class Sweep {
     const { question, config, cluster, kinds, slice, wants } = options;
     this.deadline = options.deadline ?? new Deadline(undefined);
     this.composer = new Composer(question, kinds);
-    this.pricer = new RowPricer(this.composer, kinds.layers);
+    this.pricer = new RowPricer(this.composer, kinds);
     this.meshes = meshRows(config, question, cluster, kinds.tied, options.asked)
       .filter((_, i) => slice === undefined || i % slice.count === slice.index)
       .map((m) => (wants === undefined ? m : { ...m, rows: m.rows.filter(wants) }));

@@ -87,7 +87,7 @@ async function repriced(
   fresh: boolean,
 ): Promise<PricedRow[]> {
   const composer = new Composer(question, result.kinds);
-  const pricer = new RowPricer(composer, result.kinds.layers);
+  const pricer = new RowPricer(composer, result.kinds);
   const solver = new CoreSolver(question, table, result.kinds);
   const cores = new Map<string, CoreCost>();
   for (const row of rows)

@@ -6,7 +6,7 @@
 import type { MeasuredRun } from '../../cost/validation/runs.ts';
 import { stepSoftware } from '../../cost/validation/software.ts';
 import type { ParallelPlan, RecomputeMode, TransformerShape } from '../../cost/training/shape.ts';
-import type { Checkpoint } from '../sweep/model/types.ts';
+import type { Checkpoint } from '../recipes/checkpoints.ts';
 import type { LayoutTuning } from '../sweep/model/layout.ts';
 import type { SweepQuestion } from '../sweep/model/question.ts';
 import type { StateMode } from '../sweep/model/zero-mode.ts';
@@ -25,7 +25,7 @@ export interface NotAsked {
 const CHECKPOINT: Readonly<Record<RecomputeMode, Checkpoint>> = {
   none: 'none',
   modules: 'selective',
-  core: 'core',
+  core: 'core_attn',
   products: 'products',
   selective: 'operators',
   full: 'full',

@@ -99,13 +99,15 @@ parallelism_config:
 describe("the layout of a trainer's configuration", () => {
   it('Megatron-LM: arguments in a script, with its variables', () => {
     const found = read(MEGATRON, 1152, { layers: 126 });
-    expect(found.text).toBe('pp=9,vp=7,dp=8,cp=2,tp=8,sp=1,mbs=1,zero=1,recompute=core,context=ulysses,dtype=bf16');
+    expect(found.text).toBe(
+      'pp=9,vp=7,dp=8,cp=2,tp=8,sp=1,mbs=1,zero=1,recompute=core_attn,context=ulysses,dtype=bf16',
+    );
     expect(found).toMatchObject({ format: 'Megatron-LM arguments', sequence: 8192, globalBatch: 1152 });
     expect(found.notPriced.map((n) => n.key)).toEqual(['--decoder-first-pipeline-num-layers']);
     expect(parseLayout(found.text, 1152)).toMatchObject({
       sizes: { pp: 9, dp_shard: 8, cp: 2, tp: 8 },
       kind: { mode: 'zero1', context: 'ulysses', sequenceParallel: true },
-      tuning: { chunks: 7, schedule: 'interleaved', checkpoint: 'core' },
+      tuning: { chunks: 7, schedule: 'interleaved', checkpoint: 'core_attn' },
       dtype: 'bf16',
     });
   });
@@ -126,12 +128,18 @@ describe("the layout of a trainer's configuration", () => {
 
   it('NeMo and Megatron-Bridge: a dump of the configuration', () => {
     const found = read(BRIDGE, 1024, { layers: 64, routed: true });
-    expect(found.text).toBe('pp=8,vp=4,dp=64,tp=2,sp=1,ep=64,mbs=1,zero=1,pair=1,dtype=fp8');
+    expect(found.text).toBe('pp=8,vp=4,dp=64,tp=2,sp=1,ep=64,mbs=1,zero=1,recompute=mla_up_proj+mlp,pair=1,dtype=fp8');
     expect(found).toMatchObject({ sequence: 4096, globalBatch: 16384 });
-    expect(found.notPriced).toEqual([
-      { key: 'model.recompute_modules', value: 'mla_up_proj mlp', why: 'priced without recomputing mla_up_proj, mlp' },
-    ]);
-    expect(parseLayout(found.text, 1024).tuning).toMatchObject({ paired: true, checkpoint: 'none', chunks: 4 });
+    expect(found.notPriced).toEqual([]);
+    expect(read(BRIDGE.replace('mla_up_proj, mlp', 'mlp, mhc'), 1024, { layers: 64, routed: true })).toMatchObject({
+      text: 'pp=8,vp=4,dp=64,tp=2,sp=1,ep=64,mbs=1,zero=1,recompute=mlp,pair=1,dtype=fp8',
+      notPriced: [{ key: 'model.recompute_modules', value: 'mlp mhc', why: 'priced without recomputing mhc' }],
+    });
+    expect(parseLayout(found.text, 1024).tuning).toMatchObject({
+      paired: true,
+      checkpoint: 'mla_up_proj+mlp',
+      chunks: 4,
+    });
   });
 
   it('torchtitan: TOML', () => {

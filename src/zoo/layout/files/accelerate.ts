@@ -56,7 +56,7 @@ const TABLE: SettingsTable = {
   megatron_lm_pp_degree: count('pp'),
   megatron_lm_num_micro_batches: count('accumulation'),
   megatron_lm_sequence_parallelism: (value, draft) => void (draft.sequenceParallel = isOn(value)),
-  megatron_lm_recompute_activations: (value, draft) => void (isOn(value) ? (draft.recompute = 'core') : undefined),
+  megatron_lm_recompute_activations: (value, draft) => void (isOn(value) ? (draft.recompute = 'core_attn') : undefined),
   megatron_lm_use_distributed_optimizer: (value, draft) => void (isOn(value) ? (draft.zero = 1) : undefined),
   dynamo_backend: noPrice('--compiled prices it', ['no', 'NO']),
 };

@@ -6,6 +6,7 @@
 
 import { parse } from 'yaml';
 import { ShardwrightError } from '../../../errors.ts';
+import { moduleSet, RECOMPUTE_MODULES, type RecomputeModule } from '../../recipes/checkpoints.ts';
 import type { LayoutDraft, NotPriced } from './layout-draft.ts';
 import { count, isOn, noPrice, readSettings, settingsOf, type FileSetting, type SettingsTable, type Take } from './settings-table.ts'; // prettier-ignore
 
@@ -21,7 +22,7 @@ const sequence = count('sequence');
 const recompute: Take = (value, draft, wrong) => {
   if (value !== 'full' && value !== 'selective') throw wrong('full or selective');
   // Selective: attention alone, where no modules are named.
-  draft.recompute ??= value === 'full' ? 'full' : 'core';
+  draft.recompute ??= value === 'full' ? 'full' : 'core_attn';
   return undefined;
 };
 
@@ -60,11 +61,11 @@ const TABLE: SettingsTable = {
   recompute_granularity: recompute,
   activations_checkpoint_granularity: recompute,
   recompute_activations: (value, draft) => {
-    if (isOn(value)) draft.recompute ??= 'core';
+    if (isOn(value)) draft.recompute ??= 'core_attn';
     return undefined;
   },
   recompute_modules: (value) => {
-    const others = value.split(/\s+/).filter((name) => name !== 'core_attn');
+    const others = value.split(/\s+/).filter((name) => !isModule(name));
     return others.length === 0 ? undefined : `priced without recomputing ${others.join(', ')}`;
   },
   recompute_method: noPrice('all layers are recomputed', ['uniform']),
@@ -97,6 +98,10 @@ const TABLE: SettingsTable = {
   moe_shared_expert_overlap: noPrice('shared experts run after the exchange'),
   num_nodes: () => undefined,
 };
+
+function isModule(name: string): name is RecomputeModule {
+  return RECOMPUTE_MODULES.some((m) => m === name);
+}
 
 function isOff(value: string): boolean {
   return /^(false|0|no|off)$/i.test(value);
@@ -178,7 +183,7 @@ function settled(settings: readonly FileSetting[], file: string): MegatronLayout
   const modules = settings
     .find(({ key, value }) => key === 'recompute_modules' && value !== 'null')
     ?.value.split(/\s+/);
-  if (draft.recompute === 'core' && modules?.includes('core_attn') === false) delete draft.recompute;
+  if (draft.recompute === 'core_attn' && modules !== undefined) draft.recompute = moduleSet(modules.filter(isModule));
   draft.sequenceParallel ??= false;
   // Experts are cut as everything else is, where nothing is said of them.
   if (draft.tp !== undefined) draft.etp ??= draft.tp;

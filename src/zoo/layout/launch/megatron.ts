@@ -3,6 +3,7 @@
  * Source: the argument parser of megatron-core 0.16. The arguments of the model, the data and the optimizer are not among them.
  */
 
+import { modulesOf } from '../../recipes/checkpoints.ts';
 import {
   hasEqualStages,
   launchHead,
@@ -53,9 +54,12 @@ function stateArguments({ mode }: LaunchedLayout): string[] {
 function recomputeArguments({ tuning, unitsAgain, stageLayers }: LaunchedLayout, losses: LaunchLoss[]): string[] {
   const { checkpoint } = tuning;
   if (checkpoint === 'none') return [];
-  if (checkpoint === 'core') {
-    if (unitsAgain !== undefined) losses.push({ planned: `attention recomputed in ${unitsAgain} units`, instead: 'in all layers' }); // prettier-ignore
-    return ['--recompute-granularity selective', '--recompute-modules core_attn'];
+  const modules = modulesOf(checkpoint);
+  if (modules.length > 0) {
+    if (unitsAgain !== undefined) losses.push({ planned: `${modules.join(' and ')} recomputed in ${unitsAgain} units`, instead: 'in all layers' }); // prettier-ignore
+    if (modules.includes('act')) losses.push({ planned: 'activation functions recomputed', instead: 'whole dense feed-forward layers (mlp)' }); // prettier-ignore
+    const names = new Set(modules.map((m) => (m === 'act' ? 'mlp' : m)));
+    return ['--recompute-granularity selective', `--recompute-modules ${[...names].join(' ')}`];
   }
   if (checkpoint !== 'full') losses.push({ planned: `recompute=${checkpoint}`, instead: 'full, which is slower and keeps less' }); // prettier-ignore
   if (unitsAgain === undefined)

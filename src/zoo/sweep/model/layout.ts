@@ -4,7 +4,8 @@
  */
 
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
-import type { CoreAxis, Checkpoint, CoreRequest } from './types.ts';
+import type { Checkpoint } from '../../recipes/checkpoints.ts';
+import type { CoreAxis, CoreRequest } from './types.ts';
 import { allocationOf, usedPerHost, type Allocation, type Hosts } from '../../../cost/hardware/topology.ts';
 import type { StateMode } from './zero-mode.ts';
 

@@ -38,6 +38,11 @@ export function layerOf(path: string | undefined): number | undefined {
   return match === null ? undefined : Number(match[2]);
 }
 
+/** A module path inside its layer, '' for the layer itself; undefined outside the layers. */
+export function pathInLayer(path: string | undefined): string | undefined {
+  return layerOf(path) === undefined ? undefined : path?.replace(LAYER, '');
+}
+
 /**
  * Number of layers of a graph whose layers are one stack, numbered from 0.
  *

@@ -4,6 +4,7 @@
  */
 
 import type { Part } from '../../recipes/parts.ts';
+import type { Checkpoint } from '../../recipes/checkpoints.ts';
 import type { DataRanks } from './zero-mode.ts';
 
 /** A mesh dim that cuts the program of a data rank: `cp`, `sp` (Ulysses) or `tp`. */
@@ -19,19 +20,11 @@ export interface CoreRequest {
   readonly microbatch: number;
   /** Outermost first; dims of one device are left out. */
   readonly axes: readonly CoreAxis[];
+  /** Also priced with this recomputed; absent: with what a search tries. */
+  readonly recompute?: Checkpoint;
   /** The data ranks whose costs the placements are chosen for, where they are free; absent: the program alone. */
   readonly data?: DataRanks;
 }
-
-/**
- * What becomes of the results that the backward pass wants. Kept: `none` recomputes nothing; `selective` keeps products and
- * attention, `core` all but attention (Megatron's selective recomputation), `products` the products (MaxText's `minimal`),
- * `operators` attention and every second product (torchtitan's), `full` what layers hand on.
- */
-export const CHECKPOINTS = ['none', 'selective', 'full', 'core', 'products', 'operators'] as const;
-export type Checkpoint = (typeof CHECKPOINTS)[number];
-/** Those that a search tries. */
-export const TRIED_CHECKPOINTS = ['none', 'selective', 'full'] as const satisfies readonly Checkpoint[];
 
 /** Compute and collectives of one microbatch. */
 export interface PassSeconds {
@@ -53,15 +46,18 @@ export interface ContextPass {
   readonly attentionSeconds: number;
 }
 
+/** A figure for each policy and each set of modules that was priced. */
+export type ByCheckpoint<T> = Readonly<Record<string, T>>;
+
 /** One unit of a pipeline: what comes before the layers, one layer, what comes after them. */
 export interface CoreUnit {
   readonly forward: PassSeconds;
   readonly backwardInput: PassSeconds;
   readonly backwardWeight: PassSeconds;
-  /** Recomputation of unsaved values, by policy; 0 for `none`. */
-  readonly again: Readonly<Record<Checkpoint, PassSeconds>>;
+  /** Recomputation of unsaved values, by policy or modules; 0 for `none`. */
+  readonly again: ByCheckpoint<PassSeconds>;
   /** Bytes kept from forward to backward. */
-  readonly keptBytes: Readonly<Record<Checkpoint, number>>;
+  readonly keptBytes: ByCheckpoint<number>;
   /** The most bytes alive besides states and what is kept. */
   readonly temporaryBytes: number;
   /** Of the tensor that the next unit reads. */
@@ -72,7 +68,7 @@ export interface CoreUnit {
   readonly context?: {
     readonly forward: ContextPass;
     readonly backward: ContextPass;
-    readonly again: Readonly<Record<Checkpoint, ContextPass>>;
+    readonly again: ByCheckpoint<ContextPass>;
   };
 }
 

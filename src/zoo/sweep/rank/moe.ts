@@ -15,7 +15,8 @@ import { eachOperand, elementCount, mapOperands, sameShape } from '../../../grap
 import { bind } from '../../../ops/record/infer.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { withoutDeadCode } from '../../../passes/dead-code.ts';
-import { CHECKPOINTS, type Checkpoint, type CoreParameter } from '../model/types.ts';
+import { ROUTED_PARTS, type RoutedPart } from '../../recipes/checkpoints.ts';
+import type { CoreParameter } from '../model/types.ts';
 import { fusedCalls } from './made-again.ts';
 import { keptByUnit, narrowSaves } from './saved-activations.ts';
 import { graphUnits } from '../model/units.ts';
@@ -104,8 +105,8 @@ export interface RoutedUnit {
   readonly weightSeconds: number;
   /** Kernels that the host launches. */
   readonly kernels: { readonly forward: number; readonly backward: number };
-  readonly recomputeSeconds: Readonly<Record<Checkpoint, number>>;
-  readonly keptBytes: Readonly<Record<Checkpoint, number>>;
+  readonly recomputeSeconds: Readonly<Record<RoutedPart, number>>;
+  readonly keptBytes: Readonly<Record<RoutedPart, number>>;
   readonly temporaryBytes: number;
   /** Payload of one all-to-all on a device: all copies of its tokens. */
   readonly dispatchBytes: number;
@@ -175,16 +176,17 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   const bytesOf = (i: number): number => typeBytes(graph.nodes[i].type);
   const typeOf = (name: string): ValueType => types.get(name) ?? internalType(name);
   const contextOf = (i: number): ReturnType<typeof bind> => bind(table, graph.nodes[i], typeOf);
-  const again = Object.fromEntries(
-    CHECKPOINTS.map((policy) => [
-      policy,
-      new Set(graph.nodes.flatMap((n) => (forward.has(n.name) && isRecomputed(policy, n) ? [n.name] : []))),
-    ]),
-  ) as Record<Checkpoint, Set<string>>;
+  const isPointwise = (n: Node): boolean => table.get(n.target)?.cls === 'pointwise';
+  const again = record(
+    (part) =>
+      new Set(
+        graph.nodes.flatMap((n) => (forward.has(n.name) && isRecomputed(part, n, isPointwise(n)) ? [n.name] : [])),
+      ),
+  );
   const narrow = narrowSaves(graph, units, table, system?.software);
   const fused = fusedCalls(graph, units, table, system?.software);
-  const kept = CHECKPOINTS.map((policy) =>
-    keptByUnit(graph, units, again[policy], bytesOf, { counts: (i) => isRouted[i], narrow, fused }),
+  const kept = record((part) =>
+    keptByUnit(graph, units, again[part], bytesOf, { counts: (i) => isRouted[i], narrow, fused }),
   );
 
   const laidOut = (node: Node, time: CallTime): CallTime =>
@@ -217,7 +219,7 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
       );
       const dispatchBytes = dispatchOf(found, graph, u, request.active);
       // Rows that come from the others that cut the same experts.
-      const gathered = (policy: Checkpoint): number => (policy === 'full' ? 0 : (fold.etp - 1) * dispatchBytes);
+      const gathered = (part: RoutedPart): number => (part === 'full' ? 0 : (fold.etp - 1) * dispatchBytes);
       return {
         forwardSeconds: sum(u, (i) => units.pass[i] === 'forward'),
         inputSeconds: sum(u, (i) => units.pass[i] === 'input'),
@@ -226,8 +228,8 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
           forward: sum(u, (i) => units.pass[i] === 'forward', 'kernels'),
           backward: sum(u, (i) => units.pass[i] !== 'forward', 'kernels'),
         },
-        recomputeSeconds: record((policy) => sum(u, (i) => again[policy].has(graph.nodes[i].name))),
-        keptBytes: record((policy) => kept[CHECKPOINTS.indexOf(policy)].bytes[u] + gathered(policy)),
+        recomputeSeconds: record((part) => sum(u, (i) => again[part].has(graph.nodes[i].name))),
+        keptBytes: record((part) => kept[part].bytes[u] + gathered(part)),
         // A product's operand and its result, and the gradient of one of them.
         temporaryBytes: 2 * (fold.etp === 1 ? largest : Math.max(largest, fold.etp * dispatchBytes)),
         dispatchBytes,
@@ -243,10 +245,14 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   };
 }
 
-/** Of a block that is recomputed, only what goes in is kept; selectively, the products of the experts are kept too. */
-function isRecomputed(policy: Checkpoint, node: Node): boolean {
-  if (policy === 'none' || policy === 'core') return false;
-  return policy === 'full' || !isProduct(node);
+/**
+ * Of a block that is recomputed, only what goes in is kept; selectively, the products of the experts are kept too. Activation
+ * functions alone: what lies between the products.
+ */
+function isRecomputed(part: RoutedPart, node: Node, isPointwise: boolean): boolean {
+  if (part === 'none') return false;
+  if (part === 'moe_act') return isPointwise && node.meta.path?.endsWith(EXPERTS.slice(0, -1)) === true;
+  return part === 'full' || !isProduct(node);
 }
 
 /** A product of the experts of a device with their rows. */
@@ -259,8 +265,8 @@ function isStack(type: ValueType, experts: number): boolean {
   return type.kind === 'tensor' && type.shape.length === 3 && type.shape[0] === experts;
 }
 
-function record(of: (policy: Checkpoint) => number): Record<Checkpoint, number> {
-  return Object.fromEntries(CHECKPOINTS.map((policy) => [policy, of(policy)])) as Record<Checkpoint, number>;
+function record<T>(of: (part: RoutedPart) => T): Record<RoutedPart, T> {
+  return Object.fromEntries(ROUTED_PARTS.map((part) => [part, of(part)])) as Record<RoutedPart, T>;
 }
 
 function dispatchOf(found: readonly Block[], graph: Graph, unit: number, active: number): number {

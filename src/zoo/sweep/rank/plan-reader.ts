@@ -12,7 +12,8 @@ import type { Model, Use } from '../../../plan/model/model.ts';
 import { localCall } from '../../../plan/model/node-costs.ts';
 import { Routes } from '../../../plan/record/routes.ts';
 import { moved } from '../../../plan/model/tables.ts';
-import { CHECKPOINTS, type Checkpoint, type ContextPass, type CoreParameter, type CoreTraffic, type CoreUnit, type DataExtra, type PassSeconds } from '../model/types.ts'; // prettier-ignore
+import { POLICIES, modulesOf, programPart, type Checkpoint } from '../../recipes/checkpoints.ts';
+import { type ByCheckpoint, type ContextPass, type CoreParameter, type CoreTraffic, type CoreUnit, type DataExtra, type PassSeconds } from '../model/types.ts'; // prettier-ignore
 import { gradientRoots } from './gradient-roots.ts';
 import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './key-values.ts';
 import { fusedCalls } from './made-again.ts';
@@ -21,6 +22,7 @@ import { localBytes, PARTS, PendingSums, type Move, type Step } from './pending-
 import { temporaryBytes } from './temporaries.ts';
 import { graphUnits, type GraphUnits, type PassOf } from '../model/units.ts';
 import { programKernels } from './program-kernels.ts';
+import { priceModuleSets } from './layer-modules.ts';
 
 /** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
 export class PlanReader {
@@ -151,62 +153,59 @@ export class PlanReader {
     return this.model.flow.results[at.node].some((v) => v >= 0 && this.gradientOf[v] >= 0);
   }
 
-  units(): CoreUnit[] {
+  /** @param asked also priced with this recomputed */
+  units(asked: Checkpoint = 'none'): CoreUnit[] {
     const { graphUnits } = this;
     const { graph } = this.model;
     const { unit, pass, count } = graphUnits;
-    const again = record((policy) => this.recomputedNames(policy));
-    const narrow = narrowSaves(graph, graphUnits, this.table, this.system?.software);
-    const fused = fusedCalls(graph, graphUnits, this.table, this.system?.software);
-    const kept = record((policy) =>
-      keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n), { narrow, fused }),
-    );
-    const temporary = temporaryBytes(this.model, this.choice, this.table, { units: graphUnits, kept: kept.none.nodes, repeats: this.repeats }); // prettier-ignore
+    const software = this.system?.software;
+    const narrow = narrowSaves(graph, graphUnits, this.table, software);
+    const fused = fusedCalls(graph, graphUnits, this.table, software);
+    const keptUnder = (policy: Checkpoint): ReturnType<typeof keptByUnit> =>
+      keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n, policy), { narrow, fused });
+    const kept = keptUnder('none');
+    const temporary = temporaryBytes(this.model, this.choice, this.table, { units: graphUnits, kept: kept.nodes, repeats: this.repeats }); // prettier-ignore
     const boundary = this.boundaries();
-    const sums = (accepts: (n: number) => boolean): PassSeconds[] => {
-      const out = Array.from({ length: count }, () => ({
-        compute: 0,
-        communication: 0,
-        products: 0,
-        tensorParts: 0,
-        kernels: 0,
-      }));
-      graph.nodes.forEach((node, n) => {
-        if (!accepts(n)) return;
-        out[unit[n]].compute += this.compute[n];
-        out[unit[n]].communication += this.communication[n];
-        out[unit[n]].kernels += this.kernels[n];
-        out[unit[n]].tensorParts += this.tensorParts[n];
-        if (this.table.get(node.target)?.cls === 'matmul') out[unit[n]].products += this.compute[n];
-      });
-      return out;
-    };
-    const of = (which: PassOf): PassSeconds[] => sums((n) => pass[n] === which);
+    const of = (which: PassOf): PassSeconds[] => this.sums((n) => pass[n] === which);
     const [forward, weight] = [of('forward'), of('weight')];
-    const input = sums((n) => pass[n] === 'input' || this.repeated.has(n));
+    const input = this.sums((n) => pass[n] === 'input' || this.repeated.has(n));
     const exchanges = (u: number, names: ReadonlySet<string>): number =>
       this.saved
         .filter(({ producer: n }) => unit[n] === u && names.has(graph.nodes[n].name))
         .reduce((total, { steps }) => total + steps.reduce((t, step) => t + step.seconds, 0), 0);
-    const second = record((policy) => {
-      const made = this.pendingSums.madeBefore(again[policy]);
-      return sums((n) => again[policy].has(graph.nodes[n].name)).map((s, u) => ({
+    const second = (policy: Checkpoint): PassSeconds[] => {
+      const names = this.recomputedNames(policy);
+      const made = this.pendingSums.madeBefore(names);
+      return this.sums((n) => names.has(graph.nodes[n].name)).map((s, u) => ({
         ...s,
         // What is recomputed without the attention that took it is exchanged again.
-        communication:
-          s.communication -
-          made.seconds[u] +
-          (policy === 'selective' || policy === 'operators' ? exchanges(u, again[policy]) : 0),
+        communication: s.communication - made.seconds[u] + (this.isAttentionAgain(names) ? 0 : exchanges(u, names)),
         tensorParts: s.tensorParts - made.tensorParts[u],
       }));
+    };
+    const byPolicy = new Map<Checkpoint, { readonly again: PassSeconds[]; readonly bytes: Float64Array }>();
+    const priced = (policy: Checkpoint): { readonly again: PassSeconds[]; readonly bytes: Float64Array } => {
+      let found = byPolicy.get(policy);
+      if (found === undefined) byPolicy.set(policy, (found = { again: second(policy), bytes: keptUnder(policy).bytes })); // prettier-ignore
+      return found;
+    };
+    for (const policy of POLICIES) priced(policy);
+    priceModuleSets((set) => {
+      const { again, bytes } = priced(set);
+      return {
+        seconds: again.reduce((sum, p) => sum + p.compute + p.communication, 0),
+        savedBytes: kept.bytes.reduce((sum, b, u) => sum + b - bytes[u], 0),
+      };
     });
-    const context = this.contexts(again);
+    priced(programPart(asked));
+    const record = <T>(get: (p: { again: PassSeconds[]; bytes: Float64Array }, policy: Checkpoint) => T): ByCheckpoint<T> => Object.fromEntries([...byPolicy].map(([policy, p]) => [policy, get(p, policy)])); // prettier-ignore
+    const context = this.contexts([...byPolicy.keys()]);
     return Array.from({ length: count }, (_, u): CoreUnit => ({
       forward: forward[u],
       backwardInput: input[u],
       backwardWeight: weight[u],
-      again: record((policy) => second[policy][u]),
-      keptBytes: record((policy) => kept[policy].bytes[u]),
+      again: record((p) => p.again[u]),
+      keptBytes: record((p) => p.bytes[u]),
       temporaryBytes: temporary[u],
       boundaryBytes: boundary[u],
       stepSeconds: this.relaidSeconds[u],
@@ -214,11 +213,37 @@ export class PlanReader {
     }));
   }
 
+  /** Seconds and kernels of some calls, by unit. */
+  private sums(accepts: (n: number) => boolean): PassSeconds[] {
+    const { unit, count } = this.graphUnits;
+    const out = Array.from({ length: count }, () => ({
+      compute: 0,
+      communication: 0,
+      products: 0,
+      tensorParts: 0,
+      kernels: 0,
+    }));
+    this.model.graph.nodes.forEach((node, n) => {
+      if (!accepts(n)) return;
+      out[unit[n]].compute += this.compute[n];
+      out[unit[n]].communication += this.communication[n];
+      out[unit[n]].kernels += this.kernels[n];
+      out[unit[n]].tensorParts += this.tensorParts[n];
+      if (this.table.get(node.target)?.cls === 'matmul') out[unit[n]].products += this.compute[n];
+    });
+    return out;
+  }
+
+  private isAttentionAgain(names: ReadonlySet<string>): boolean {
+    return this.model.graph.nodes.some((n) => names.has(n.name) && this.table.get(n.target)?.cls === 'attention');
+  }
+
   /** What each layer does over `cp`. */
-  private contexts(again: Record<Checkpoint, Set<string>>): (unit: number) => Pick<CoreUnit, 'context'> {
+  private contexts(policies: readonly Checkpoint[]): (unit: number) => Pick<CoreUnit, 'context'> {
     const { graph, space } = this.model;
     const { unit, pass, count } = this.graphUnits;
     if (!space.mesh.names.includes('cp')) return () => ({});
+    const again = policies.map((policy) => [policy, this.recomputedNames(policy)] as const);
     const isAttention = (n: number): boolean => this.table.get(graph.nodes[n].target)?.cls === 'attention';
     return (u) => {
       if (u === 0 || u === count - 1) return {};
@@ -233,7 +258,7 @@ export class PlanReader {
       };
       const forward = sum((n) => pass[n] === 'forward');
       const backward = sum((n) => pass[n] !== 'forward' || this.repeated.has(n));
-      return { context: { forward, backward, again: record((policy) => sum((n) => again[policy].has(graph.nodes[n].name))) } };
+      return { context: { forward, backward, again: Object.fromEntries(again.map(([policy, names]) => [policy, sum((n) => names.has(graph.nodes[n].name))])) } };
     };
   } // prettier-ignore
 
@@ -245,7 +270,12 @@ export class PlanReader {
   }
 
   private notKept(policy: Checkpoint): Set<string> {
-    return new Set([...recomputedCalls(policy, this.model.graph, this.table), ...this.repeatedNames()]);
+    const { graph } = this.model;
+    const names = new Set([...recomputedCalls(policy, graph, this.table), ...this.repeatedNames()]);
+    // What attention gives is kept where it alone is recomputed: the projection behind it reads it.
+    if (modulesOf(policy).includes('core_attn'))
+      for (const n of graph.nodes) if (this.table.get(n.target)?.cls === 'attention') names.delete(n.name);
+    return names;
   }
 
   private repeatedNames(): string[] {
@@ -253,9 +283,11 @@ export class PlanReader {
   }
 
   /** Bytes of the results of a node on a device, as they are kept. */
-  private bytes(n: number): number {
-    const { flow } = this.model;
-    return [...flow.results[n]].reduce((sum, v) => (v < 0 ? sum : sum + this.pendingSums.keptBytes(v)), 0);
+  private bytes(n: number, policy: Checkpoint): number {
+    const { flow, graph } = this.model;
+    const isAgain = modulesOf(policy).includes('core_attn') && this.table.get(graph.nodes[n].target)?.cls === 'attention'; // prettier-ignore
+    const results = isAgain ? flow.results[n].slice(0, 1) : flow.results[n];
+    return [...results].reduce((sum, v) => (v < 0 ? sum : sum + this.pendingSums.keptBytes(v)), 0);
   }
 
   private valueBytes(value: number): number {
@@ -360,8 +392,4 @@ export class PlanReader {
   extras(): DataExtra[] {
     return dataExtras(this.model, this.choice, this.graphUnits, this.moves);
   }
-}
-
-function record<T>(of: (policy: Checkpoint) => T): Record<Checkpoint, T> {
-  return Object.fromEntries(CHECKPOINTS.map((policy) => [policy, of(policy)])) as Record<Checkpoint, T>;
 }

@@ -166,7 +166,7 @@ export class CoreSolver {
     const reader = new PlanReader(prepared.model, choice, this.kinds.shallow, this.table, system);
     return {
       request,
-      units: reader.units(),
+      units: reader.units(request.recompute),
       parameters: reader.parameters(),
       extras: this.extras,
       traffic: reader.traffic(),

@@ -4,14 +4,15 @@
  */
 
 import type { StepSoftware } from '../../../cost/kernels/software.ts';
-import type { Graph } from '../../../graph/types.ts';
+import type { Graph, Node } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { eachOperand } from '../../../graph/value.ts';
 import { narrowPoints } from '../../../passes/checkpoint/policies.ts';
 import { mayRecompute } from '../../../passes/checkpoint/repeatable.ts';
 import { backwardStart } from '../../../passes/plannable/weight-views.ts';
-import type { Checkpoint } from '../model/types.ts';
+import { isPolicy, modulesOf, type POLICIES, type Checkpoint } from '../../recipes/checkpoints.ts';
 import { keptInMemory, type FusedCalls } from './made-again.ts';
+import { moduleOfCall } from './layer-modules.ts';
 import { layerOf } from '../model/representative-layers.ts';
 import type { GraphUnits } from '../model/units.ts';
 
@@ -86,10 +87,12 @@ export function narrowSaves(graph: Graph, units: GraphUnits, table: OperatorTabl
  * Names of the forward calls that are recomputed in the backward pass. `full`: all up to the last narrow point of the program but the
  * last narrow point of each layer, which in a transformer is the residual stream that it hands on; so is what frameworks keep
  * that checkpoint layer by layer. `selective`: of those, all but products of matrices and attention. What no backward call needs
- * is not recomputed, such as the last product of a layer: PyTorch stops recomputing at the last missing value.
+ * is not recomputed, such as the last product of a layer: PyTorch stops recomputing at the last missing value. Modules: their calls,
+ * in the layers.
  */
 export function recomputedCalls(policy: Checkpoint, graph: Graph, table: OperatorTable): Set<string> {
   if (policy === 'none') return new Set();
+  if (!isPolicy(policy)) return neededRecomputed(callsOf(modulesOf(policy), graph, table), graph, table);
   const narrow = narrowPoints(graph, table);
   const last = graph.nodes.findIndex((n) => n.name === narrow.at(-1));
   const kept = new Set(lastOfLayers(narrow, graph));
@@ -102,19 +105,31 @@ export function recomputedCalls(policy: Checkpoint, graph: Graph, table: Operato
     if (record.cls === 'matmul' && node.meta.path !== undefined && layerOf(node.meta.path) !== undefined) products++;
     if (isDropped(policy, record.cls, products)) names.add(node.name);
   }
-  return neededRecomputed(names, graph);
+  return neededRecomputed(names, graph, table);
+}
+
+/** Names of the forward calls of some modules. */
+function callsOf(modules: readonly string[], graph: Graph, table: OperatorTable): Set<string> {
+  const hasLatent = graph.nodes.some((n) => n.meta.path?.endsWith('.kv_b_proj') === true);
+  const calls = graph.nodes.slice(0, backwardStart(graph)).filter((node) => {
+    const record = node.kind === 'call' ? table.get(node.target) : undefined;
+    if (record === undefined || !mayRecompute(node.target, record)) return false;
+    return moduleOfCall(node, record.cls, hasLatent).some((m) => modules.includes(m));
+  });
+  return new Set(calls.map((n) => n.name));
 }
 
 /** Of calls that may be recomputed, those that a backward call needs, directly or through others of them. */
-function neededRecomputed(names: ReadonlySet<string>, graph: Graph): Set<string> {
+function neededRecomputed(names: ReadonlySet<string>, graph: Graph, table: OperatorTable): Set<string> {
   const needed = new Set<string>();
-  const parts = new Set(graph.nodes.flatMap((n) => (n.target === 'operator.getitem' ? [n.name] : [])));
+  const isPart = (n: Node): boolean => n.target === 'operator.getitem' || table.get(n.target)?.cls === 'view';
+  const parts = new Set(graph.nodes.flatMap((n) => (n.kind === 'call' && isPart(n) ? [n.name] : [])));
   const start = backwardStart(graph);
   for (let i = graph.nodes.length - 1; i >= 0; i--) {
     const node = graph.nodes[i];
     if (node.kind !== 'call' || (i < start && !needed.has(node.name))) continue;
     eachOperand(node, (name) => {
-      // One result of several is no call of its own.
+      // One result of several, and a view, is no call of its own.
       if (names.has(name) || parts.has(name)) needed.add(name);
     });
   }
@@ -136,14 +151,12 @@ function lastOfLayers(narrow: readonly string[], graph: Graph): string[] {
 }
 
 /** Whether a policy drops the result of a call; `products` counts those of the layers so far, this one among them. */
-function isDropped(policy: Checkpoint, cls: string, products: number): boolean {
+function isDropped(policy: (typeof POLICIES)[number], cls: string, products: number): boolean {
   switch (policy) {
     case 'none':
       return false;
     case 'full':
       return true;
-    case 'core':
-      return cls === 'attention';
     case 'products':
       return cls !== 'matmul';
     case 'operators':

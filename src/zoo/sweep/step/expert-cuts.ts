@@ -16,7 +16,8 @@
  * than it takes at least, and the best plan is as fast too.
  */
 
-import { CHECKPOINTS, type CoreCost } from '../model/types.ts';
+import { ROUTED_PARTS } from '../../recipes/checkpoints.ts';
+import type { CoreCost } from '../model/types.ts';
 import type { Composer } from './compose.ts';
 import { tokenExchange } from './token-exchange.ts';
 import type { LayoutRow } from './layouts.ts';
@@ -72,7 +73,7 @@ function listed(u: RoutedUnit): number[] {
     u.inputSeconds,
     u.weightSeconds,
     u.temporaryBytes,
-    ...CHECKPOINTS.flatMap((policy) => [u.recomputeSeconds[policy], u.keptBytes[policy]]),
+    ...ROUTED_PARTS.flatMap((part) => [u.recomputeSeconds[part], u.keptBytes[part]]),
   ];
 }
 

@@ -1,9 +1,12 @@
 /** Prices the layouts of a sweep, tunes each one, and keeps the best. */
 
-import { TRIED_CHECKPOINTS, type CoreCost } from '../model/types.ts';
+import { routedPart } from '../../recipes/checkpoints.ts';
+import type { LayerKinds } from '../model/representative-layers.ts';
+import type { CoreCost } from '../model/types.ts';
 import type { Composer, Figures } from './compose.ts';
 import type { LayoutTuning } from '../model/layout.ts';
 import type { LayoutRow } from './layouts.ts';
+import { TriedCheckpoints } from './tried-checkpoints.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 
 /** A plan that was priced, with the best of what was left to choose. */
@@ -26,11 +29,14 @@ export class RowPricer {
   readonly best = new Map<LayoutRow, PricedRow>();
   /** Least seconds of a plan that fits. */
   incumbent = Infinity;
+  private readonly tried: TriedCheckpoints;
 
   constructor(
     readonly composer: Composer,
-    private readonly layers: number,
-  ) {}
+    private readonly kinds: Pick<LayerKinds, 'layers' | 'standsFor'>,
+  ) {
+    this.tried = new TriedCheckpoints(kinds);
+  }
 
   /** Tries the schedules of a row on a program of its data rank; results are recomputed only where they would not fit otherwise. */
   price(row: LayoutRow, core: CoreCost, routed: RoutedCosts | undefined): void {
@@ -39,8 +45,9 @@ export class RowPricer {
       // Exchanges with experts may hide in what is left to try.
       if (schedule !== '1f1b' && known?.fits === true && known.figures.busySeconds - known.figures.exchangeSeconds > SCHEDULE_MARGIN * this.incumbent) return; // prettier-ignore
       for (const { once, paired } of this.ways(row, schedule, core.request.microbatch))
-        for (const checkpoint of TRIED_CHECKPOINTS) {
-          if (paired && checkpoint === 'full') continue;
+        for (const checkpoint of this.tried.of(core, routed, row.sizes)) {
+          // What is exchanged again has no other pass beside it.
+          if (paired && routedPart(checkpoint) === 'full') continue;
           const base = { microbatch: core.request.microbatch, schedule, chunks, checkpoint, once };
           const tuning = paired ? { ...base, paired } : base;
           const last = checkpoint === 'full' && !once && this.best.get(row)?.fits !== true;
@@ -76,7 +83,7 @@ export class RowPricer {
   /** Chunks of a device: powers of two, and what cuts the layers evenly, as published layouts do (5 and 12 among them). */
   private chunkCounts(pp: number): number[] {
     return Array.from({ length: MOST_CHUNKS - 1 }, (_, i) => i + 2).filter(
-      (v) => pp * v <= this.layers && (v === 2 || v === 4 || v === 8 || this.layers % (pp * v) === 0),
+      (v) => pp * v <= this.kinds.layers && (v === 2 || v === 4 || v === 8 || this.kinds.layers % (pp * v) === 0),
     );
   }
 

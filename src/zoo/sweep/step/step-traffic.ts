@@ -2,6 +2,7 @@
 
 import type { Traffic } from '../../compare/price.ts';
 import type { CoreTraffic, CoreUnit } from '../model/types.ts';
+import { routedPart } from '../../recipes/checkpoints.ts';
 import { tokenExchange } from './token-exchange.ts';
 import { ringSeconds, ringSends, type Ring } from './ring.ts';
 import { routedUnits } from '../rank/moe.ts';
@@ -77,7 +78,7 @@ export function stepTraffic(request: UnitRequest, kinds: LayerKinds, place: Devi
     for (const [index, n] of times) {
       const { moves } = tokenExchange(groups, routedUnits(routed, sizes)?.[index]?.dispatchBytes ?? 0, routed, request.system?.software.expertTokensOnce);
       // Once in each pass; a block that is recomputed dispatches and combines once more.
-      const passes = 2 * n + (checkpoint === 'full' ? (twice.get(index) ?? 0) : 0);
+      const passes = 2 * n + (routedPart(checkpoint) === 'full' ? (twice.get(index) ?? 0) : 0);
       for (const move of moves) put(move, microbatches * passes, visible.exchange);
     }
   return [...sums.values()].sort((a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1));

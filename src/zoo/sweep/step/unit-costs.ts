@@ -7,7 +7,8 @@ import { memoryCall, type CallTime, type StepSystem } from '../../../cost/kernel
 import { trafficSeconds } from '../../../cost/kernels/seconds.ts';
 import { internalError } from '../../../errors.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
-import type { Checkpoint, CoreCost, CoreUnit, PassSeconds } from '../model/types.ts';
+import { programPart, routedPart, type Checkpoint } from '../../recipes/checkpoints.ts';
+import type { ByCheckpoint, CoreCost, CoreUnit, PassSeconds } from '../model/types.ts';
 import { tokenExchange } from './token-exchange.ts';
 import type { LayoutKind, LayoutSizes } from '../model/layout.ts';
 import { exchangeBeside, roomIn, tensorBeside, type Beside, type StateMoves } from '../model/overlap.ts';
@@ -67,6 +68,7 @@ export function unitCosts(request: UnitRequest, kinds: LayerKinds): Unit[] {
 
 function builtUnits(request: UnitRequest): Unit[] {
   const { core, routed, sizes, checkpoint, paired, groups, states, system } = request;
+  const part = routedPart(checkpoint);
   const { dense } = groups;
   const blocks = routed === undefined ? undefined : routedUnits(routed, sizes);
   if (routed !== undefined && blocks === undefined)
@@ -88,9 +90,9 @@ function builtUnits(request: UnitRequest): Unit[] {
         : 2 * tokenExchange(groups, block.dispatchBytes, routed, system?.software.expertTokensOnce).seconds;
     const moved = modelMoves(u, request);
     const twice = secondRun(u, request);
-    const again = twice.compute + (block?.recomputeSeconds[checkpoint] ?? 0);
-    const secondExchange = checkpoint === 'full' ? exchange : 0;
-    const kept = u.keptBytes[checkpoint] + (block?.keptBytes[checkpoint] ?? 0);
+    const again = twice.compute + (block?.recomputeSeconds[part] ?? 0);
+    const secondExchange = part === 'full' ? exchange : 0;
+    const kept = under(u.keptBytes, checkpoint) + (block?.keptBytes[part] ?? 0);
     const keptWithout = u.keptBytes.none + (block?.keptBytes.none ?? 0);
     const { forward, input, weight, second } = moved;
     const added = accumulated(own, system);
@@ -105,7 +107,7 @@ function builtUnits(request: UnitRequest): Unit[] {
       {
         forward: u.forward.kernels + (block?.kernels.forward ?? 0),
         backward: u.backwardInput.kernels + u.backwardWeight.kernels + (block?.kernels.backward ?? 0) + added.kernels,
-        again: twice.kernels + (checkpoint === 'full' ? (block?.kernels.forward ?? 0) : 0),
+        again: twice.kernels + (part === 'full' ? (block?.kernels.forward ?? 0) : 0),
       },
       system,
     ); // prettier-ignore
@@ -152,7 +154,14 @@ const ALONE = { hiddenForward: 0, hiddenBackward: 0, savedForward: 0, savedBackw
 
 /** The recomputed part of a unit. */
 function secondRun(u: CoreUnit, { checkpoint, system }: UnitRequest): PassSeconds {
-  return checkpoint === 'full' && system?.software.recomputesWhole === true ? u.forward : u.again[checkpoint];
+  return checkpoint === 'full' && system?.software.recomputesWhole === true ? u.forward : under(u.again, checkpoint);
+}
+
+/** A figure of a program under what is recomputed. */
+function under<T>(figures: ByCheckpoint<T>, checkpoint: Checkpoint): T {
+  const part = programPart(checkpoint);
+  if (!Object.hasOwn(figures, part)) throw internalError(`a program was not priced with ${part} recomputed`);
+  return figures[part];
 }
 
 /** Adam reads and writes gradient, master copy and moments of each element. */
@@ -227,7 +236,7 @@ function modelMoves(u: CoreUnit, request: UnitRequest): ModelMoves {
     hidden: move.hidden + turns.hidden,
   });
   const { forward, backward } = u.context;
-  const second = u.context.again[checkpoint];
+  const second = under(u.context.again, checkpoint);
   return {
     forward: passed(moves.forward, forward.seconds, ringSeconds(forward, ring, 'forward')),
     // Keys and values go round once more beside their gradients.

@@ -6,7 +6,7 @@ import { BATCH, launched, LAYERS, type Asked } from './launched.ts';
 
 const CASES: readonly Asked[] = [
   { sizes: { dp_shard: 64 }, mode: 'fsdp', more: { checkpoint: 'full', unitsAgain: 16 } },
-  { sizes: { dp_shard: 8, tp: 8 }, mode: 'zero1', sequenceParallel: true, more: { checkpoint: 'core' } },
+  { sizes: { dp_shard: 8, tp: 8 }, mode: 'zero1', sequenceParallel: true, more: { checkpoint: 'core_attn' } },
   { sizes: { dp_shard: 4, tp: 2 }, mode: 'zero2' },
   { sizes: { dp_shard: 16 }, mode: 'dp' },
   { sizes: { dp_replicate: 4, dp_shard: 8, tp: 2 }, mode: 'hsdp', sequenceParallel: true },

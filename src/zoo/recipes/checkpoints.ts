@@ -1,0 +1,66 @@
+/**
+ * What becomes of the results that the backward pass wants. In: the name of a policy, or modules that are recomputed. Out: what of
+ * it the routed experts do and what the rest of a program. Modules have the names of Megatron-Core's `--recompute-modules` (0.16,
+ * `TransformerConfig.recompute_modules`), which has no name for the activation of a dense feed-forward layer: here `act`.
+ */
+
+/**
+ * Kept: `none` recomputes nothing; `selective` keeps products and attention, `products` the products (MaxText's `minimal`),
+ * `operators` attention and every second product (torchtitan's), `full` what layers hand on.
+ */
+export const POLICIES = ['none', 'selective', 'full', 'products', 'operators'] as const;
+type Policy = (typeof POLICIES)[number];
+
+/**
+ * Parts of a layer that are recomputed while everything else is kept: attention without its projections, the norms before
+ * projections and feed-forward layers, activation functions, the products up from a latent with rotations, dense feed-forward
+ * layers, shared experts, and of routed experts the activation functions or the whole layer with its exchanges.
+ */
+export const RECOMPUTE_MODULES = [
+  'core_attn', 'layernorm', 'act', 'mla_up_proj', 'mlp', 'shared_experts', 'moe_act', 'moe',
+] as const; // prettier-ignore
+export type RecomputeModule = (typeof RECOMPUTE_MODULES)[number];
+
+/** Modules joined by `+`, in the order of `RECOMPUTE_MODULES`. */
+export type ModuleSet = RecomputeModule | `${RecomputeModule}+${string}`;
+export type Checkpoint = Policy | ModuleSet;
+
+/** What a whole module recomputes besides itself. */
+const COVERS: Readonly<Partial<Record<RecomputeModule, readonly RecomputeModule[]>>> = {
+  mlp: ['act'],
+  moe: ['moe_act', 'shared_experts'],
+};
+
+/** The set of some modules; `none` of no modules. What another module covers is left out. */
+export function moduleSet(modules: readonly RecomputeModule[]): ModuleSet | 'none' {
+  const covered = new Set(modules.flatMap((m) => COVERS[m] ?? []));
+  const names = RECOMPUTE_MODULES.filter((m) => modules.includes(m) && !covered.has(m));
+  return names.length === 0 ? 'none' : (names.join('+') as ModuleSet);
+}
+
+/** The modules of a set; none of a policy. */
+export function modulesOf(checkpoint: Checkpoint): readonly RecomputeModule[] {
+  return isPolicy(checkpoint) ? [] : (checkpoint.split('+') as RecomputeModule[]);
+}
+
+export function isPolicy(checkpoint: Checkpoint): checkpoint is Policy {
+  return (POLICIES as readonly string[]).includes(checkpoint);
+}
+
+/** What a program without routed experts does of it. */
+export function programPart(checkpoint: Checkpoint): Checkpoint {
+  if (isPolicy(checkpoint)) return checkpoint;
+  const modules = modulesOf(checkpoint).map((m) => (m === 'moe' ? 'shared_experts' : m));
+  return moduleSet(modules.filter((m) => m !== 'moe_act'));
+}
+
+/** Of routed experts: the policies, and their activation functions alone. */
+export const ROUTED_PARTS = [...POLICIES, 'moe_act'] as const;
+export type RoutedPart = (typeof ROUTED_PARTS)[number];
+
+/** What routed experts do of it. */
+export function routedPart(checkpoint: Checkpoint): RoutedPart {
+  if (isPolicy(checkpoint)) return checkpoint;
+  const modules = modulesOf(checkpoint);
+  return modules.includes('moe') ? 'full' : modules.includes('moe_act') ? 'moe_act' : 'none';
+}
