@@ -19,7 +19,9 @@ import type { Placement } from '../mesh/placements/placement.ts';
 import { Shard } from '../mesh/placements/shards/shard.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
 import { recomputedBy, type CheckpointPolicy } from '../passes/checkpoint/policies.ts';
+import { keptForBackward } from '../passes/checkpoint/joint-values.ts';
 import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
+import { backwardStart } from '../passes/plannable/weight-views.ts';
 import { openBodies } from '../passes/plannable/open-bodies.ts';
 import type { OpenedGraph } from '../passes/plannable/opened-graph.ts';
 import { plannable } from '../passes/plannable/plannable.ts';
@@ -242,7 +244,15 @@ function checkpointed(graph: Graph, request: PlanRequest, table: OperatorTable, 
   const { checkpoint } = request;
   if (!isPolicy(checkpoint)) return graph;
   const { graph: twice, originalOf } = recomputeInBackward(graph, recomputedBy(checkpoint, graph, table, cluster));
-  if (originalOf.size > 0) return twice;
+  if (originalOf.size > 0) {
+    const split = backwardStart(graph);
+    const [before, after] = [graph, twice].map((g) => keptForBackward(g, split, table));
+    const saved =
+      after < before
+        ? `The backward pass finds ${bytesText(after)} kept rather than ${bytesText(before)}, unsharded.`
+        : `This saves no memory: the backward pass finds ${bytesText(after)} kept, unsharded, and ${bytesText(before)} without --checkpoint ${checkpoint}. --checkpoint auto chooses by bytes and seconds.`;
+    return { ...twice, notes: [...(twice.notes ?? []), saved] };
+  }
   const note = `Under --checkpoint ${checkpoint} nothing is recomputed: the backward pass reads nothing that could.`;
   return { ...graph, notes: [...(graph.notes ?? []), note] };
 }

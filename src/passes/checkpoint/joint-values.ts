@@ -32,6 +32,7 @@ export function forwardValues(graph: Graph, table: OperatorTable, cluster: Clust
   const position = new Map(forward.map((n, i) => [n.name, i]));
   const metas = tensorMetas(graph);
   const readers = readersInBackward(graph, split, position, table);
+  const taken = resultsTaken(graph);
   return forward.map((node): ForwardValue => {
     const inputs = new Set<number>();
     eachOperand(node, (name) => void inputs.add(position.get(name) ?? -1));
@@ -40,8 +41,7 @@ export function forwardValues(graph: Graph, table: OperatorTable, cluster: Clust
     const read = readers.get(node.name);
     return {
       name: node.name,
-      // Of a node with several results only the results themselves can be kept.
-      bytes: node.type.kind === 'tensor' ? (tensorBytes(node.type) ?? 0) : Infinity,
+      bytes: node.type.kind === 'tensor' ? (tensorBytes(node.type) ?? 0) : untaken(node, split, taken),
       seconds: cls === undefined || FUSED.has(cls) ? 0 : kernelSeconds(node, table, metas, cluster),
       inputs: [...inputs].sort((a, b) => a - b),
       ...(cls === undefined && { isInput: true }),
@@ -51,6 +51,61 @@ export function forwardValues(graph: Graph, table: OperatorTable, cluster: Clust
       ...(read !== undefined && { readInBackward: read.any, readByExpensive: read.expensive }),
     };
   });
+}
+
+/** A result of a call with several: which it is, and where it is taken out. */
+interface Taken {
+  readonly at: number;
+  readonly bytes: number;
+}
+
+/** By call with several results, those that are taken out. */
+function resultsTaken(graph: Graph): ReadonlyMap<string, readonly Taken[]> {
+  const taken = new Map<string, Taken[]>();
+  graph.nodes.forEach((node, at) => {
+    if (node.target !== 'operator.getitem' || node.type.kind !== 'tensor') return;
+    const { type } = node;
+    eachOperand(node, (name) => taken.set(name, [...(taken.get(name) ?? []), { at, bytes: tensorBytes(type) ?? 0 }]));
+  });
+  return taken;
+}
+
+/**
+ * Bytes of a call with several results. Those that the forward pass takes out are values of their own; those that the backward pass
+ * takes out are kept with the call, and without any there is nothing to keep.
+ */
+function untaken(node: Node, split: number, taken: ReadonlyMap<string, readonly Taken[]>): number {
+  const late = (taken.get(node.name) ?? []).filter(({ at }) => at >= split);
+  return late.length === 0 ? Infinity : late.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/**
+ * Bytes that the backward pass finds kept, unsharded: of forward values that a later call reads, views with what they show.
+ *
+ * @param split the first call that is no longer part of the forward pass; calls that recompute come behind it
+ */
+export function keptForBackward(graph: Graph, split: number, table: OperatorTable): number {
+  const nodes = new Map(graph.nodes.map((n, i) => [n.name, { node: n, at: i }]));
+  const root = new Map<string, string>();
+  const kept = new Set<string>();
+  graph.nodes.forEach((node, i) => {
+    if (node.kind !== 'call') return;
+    const operands: string[] = [];
+    eachOperand(node, (name) => void operands.push(name));
+    if (table.get(node.target)?.cls === 'view' && operands.length > 0)
+      root.set(node.name, root.get(operands[0]) ?? operands[0]);
+    if (i < split) return;
+    for (const operand of operands) {
+      const found = nodes.get(root.get(operand) ?? operand);
+      if (found !== undefined && found.at < split && found.node.kind === 'call') kept.add(found.node.name);
+    }
+  });
+  const taken = resultsTaken(graph);
+  return [...kept].reduce((sum, name) => {
+    const node = nodes.get(name)?.node;
+    if (node === undefined) return sum;
+    return sum + (node.type.kind === 'tensor' ? (tensorBytes(node.type) ?? 0) : untaken(node, split, taken));
+  }, 0);
 }
 
 interface Readers {
@@ -79,7 +134,7 @@ function readersInBackward(
     const operands: string[] = [];
     eachOperand(node, (name) => void operands.push(name));
     const cls = table.get(node.target)?.cls;
-    const isView = cls === 'view' && operands.length > 0;
+    const isView = (cls === 'view' || node.target === 'operator.getitem') && operands.length > 0;
     if (isView) viewOf.set(node.name, viewOf.get(operands[0]) ?? operands[0]);
     if (i < split) return;
     for (const name of operands) {

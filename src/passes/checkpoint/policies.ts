@@ -21,7 +21,7 @@ export type CheckpointPolicy = 'full' | 'selective' | number;
  * Names of the forward calls that are recomputed under a policy.
  *
  *  - `full`: everything but the narrow points of the forward pass (`narrowPoints`), as checkpointing of whole blocks does. What
- *    comes after the last of them is kept: the backward pass starts there.
+ *    comes after the last of them is kept, under `selective` too: the backward pass starts there.
  *  - `selective`: matmuls, attention and what they read are kept, the rest is recomputed (PyTorch's min-cut partition).
  *  - a number from 0 to 1: the same with a budget, as `savedUnderBudget` takes it; 1 is `selective`.
  *
@@ -42,13 +42,20 @@ export function recomputedBy(
         hint: 'give a joint graph, or leave --checkpoint out',
       },
     );
-  if (policy !== 'full') {
-    const values = forwardValues(graph, table, cluster);
-    const { recomputed } = savedUnderBudget(values, policy === 'selective' ? 1 : policy);
-    return new Set(recomputed.map((i) => values[i].name));
-  }
   const narrow = narrowPoints(graph, table);
   const last = graph.nodes.findIndex((n) => n.name === narrow.at(-1));
+  if (policy !== 'full') {
+    const budget = policy === 'selective' ? 1 : policy;
+    const behind =
+      budget < 1
+        ? new Set<string>()
+        : new Set(graph.nodes.slice(last < 0 ? split : last + 1, split).map((n) => n.name));
+    const values = forwardValues(graph, table, cluster).map((v) =>
+      behind.has(v.name) && v.readInBackward === true ? { ...v, once: true } : v,
+    );
+    const { recomputed } = savedUnderBudget(values, budget);
+    return new Set(recomputed.map((i) => values[i].name));
+  }
   const kept = new Set(narrow);
   const names = new Set<string>();
   graph.nodes.slice(0, Math.max(0, last)).forEach((node) => {

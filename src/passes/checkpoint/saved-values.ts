@@ -4,7 +4,7 @@
  * expensive values. Form of the method: PyTorch's min-cut partitioner with an activation memory budget (torch/_functorch).
  */
 
-import { ShardwrightError } from '../../errors.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
 import { bestKept } from './knapsack.ts';
 import { minNodeCut } from './min-cut.ts';
 
@@ -81,7 +81,8 @@ function cut(values: readonly ForwardValue[], banned: (v: ForwardValue) => boole
     for (const j of v.inputs) edges.push([j, i]);
   });
   const weights = values.map((v) => (v.isInput === true ? 0 : v.bytes));
-  const { nodes } = minNodeCut({ weights, edges, sources, sinks });
+  const { weight, nodes } = minNodeCut({ weights, edges, sources, sinks });
+  if (weight === Infinity) throw internalError('the backward pass reads what can neither be kept nor computed again');
   const saved = nodes.filter((i) => values[i].isInput !== true);
   const there = new Set(nodes);
   const again = new Set<number>();

@@ -8,6 +8,11 @@ import { narrowPoints, recomputedBy } from '../../../src/passes/checkpoint/polic
 import { recomputeInBackward } from '../../../src/passes/checkpoint/recompute.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
 import { backwardStart } from '../../../src/passes/plannable/weight-views.ts';
+import { keptForBackward } from '../../../src/passes/checkpoint/joint-values.ts';
+import { parseModelConfig } from '../../../src/models/families.ts';
+import { prepare } from '../../../src/plan/prepare.ts';
+import { DEFAULT_REQUEST } from '../../../src/plan/request/request.ts';
+import { lossProgram, withBackward } from '../../../src/zoo/sweep/model/representative-layers.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { numbersOf, drawnInputs, graphOf } from '../../simulate/graph-inputs.ts';
 import { load, TABLE } from '../../plan/support.ts';
@@ -85,4 +90,26 @@ describe('recomputation as a part of the program', () => {
     const forward = new Set(forwardCalls(graph));
     for (const name of recomputedBy('full', graph, TABLE, cluster)) expect(forward.has(name)).toBe(true);
   });
+
+  // Traced programs take the sums of the rows of attention in the backward pass, from a call of two results.
+  test.each([
+    ['llama', { model_type: 'llama', hidden_size: 64, intermediate_size: 192, num_attention_heads: 4, num_key_value_heads: 4, num_hidden_layers: 2, vocab_size: 128 }, true],
+    ['gpt2', { model_type: 'gpt2', n_embd: 64, n_head: 4, n_layer: 2, vocab_size: 128, n_positions: 32 }, false],
+  ] as const)('selective recomputes neither products nor attention nor the loss, and says what is kept less (%s)', (_, config, saves) => {
+    const text = JSON.stringify({ ...config, torch_dtype: 'bfloat16' });
+    const traced = plannable(withBackward(lossProgram(parseModelConfig(text), { batch: 2, sequence: 32 }, 2, TABLE), TABLE), TABLE);
+    const split = backwardStart(traced);
+    const names = recomputedBy('selective', traced, TABLE, loadCluster('dgx-h100'));
+    const classes = new Set(traced.nodes.flatMap((n) => (names.has(n.name) ? [TABLE.get(n.target)?.cls] : [])));
+    expect(classes.has('matmul')).toBe(false);
+    expect(classes.has('attention')).toBe(false);
+    expect(names.size).toBeGreaterThan(0);
+    expect([...names].some((name) => name.includes('log_softmax'))).toBe(false);
+    const kept = (graph: Graph): number => keptForBackward(graph, split, TABLE);
+    const again = recomputeInBackward(traced, names).graph;
+    expect(kept(again) < kept(traced)).toBe(saves);
+    const { notes } = prepare(traced, { ...DEFAULT_REQUEST, mesh: 'dp=2', cluster: 'dgx-h100', checkpoint: 'selective' }, TABLE).model.graph;
+    const note = notes?.find((n) => /the backward pass finds/i.test(n));
+    expect(note).toContain(saves ? 'rather than' : 'This saves no memory');
+  }); // prettier-ignore
 });
