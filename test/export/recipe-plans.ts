@@ -1,5 +1,7 @@
 import type { Graph } from '../../src/graph/types.ts';
 import type { ExportSource } from '../../src/export/target.ts';
+import { adamw } from '../../src/passes/training/optimizer.ts';
+import { trainStep } from '../../src/passes/training/train-step.ts';
 import { load, planFor } from '../plan/support.ts';
 import { sourceOf } from './programs.ts';
 
@@ -9,11 +11,11 @@ const llama = (): Graph => load('torch/llama-tiny/joint.expanded');
 const COLUMN = /(q|k|v|gate|up)_proj\.weight$/;
 const ROW = /(o|down)_proj\.weight$/;
 
-async function pinned(mesh: string, spec: (name: string) => string, product: (name: string) => string, rows: string): Promise<ExportSource> {
-  const graph = llama();
+async function pinned(mesh: string, spec: (name: string) => string, product: (name: string) => string, rows: string, graph = llama()): Promise<ExportSource> {
   const names = new Map(graph.nodes.map((node) => [node.name, node]));
   const pins = graph.nodes.flatMap((node): { node: string; spec: string }[] => {
     const { role, roleName = '' } = node.meta;
+    if (role === 'state') return node.type.kind === 'tensor' && node.type.shape.length > 0 ? [{ node: node.name, spec: rows }] : [];
     if (role === 'parameter') return [{ node: node.name, spec: spec(roleName) }];
     if (node.kind === 'placeholder' && role === 'input') return [{ node: node.name, spec: rows }];
     if (node.target === 'aten.embedding.default') return [{ node: node.name, spec: rows }];
@@ -38,3 +40,7 @@ export const megatronSource = (): Promise<ExportSource> =>
 
 /** Every parameter cut along its first dim, gathered where it is used. */
 export const fsdpSource = (): Promise<ExportSource> => pinned('dp=2', () => 'S(0)', () => 'S(0)', 'S(0)'); // prettier-ignore
+
+/** Every parameter whole, its optimizer states cut along their first dim. */
+export const zeroSource = (): Promise<ExportSource> =>
+  pinned('dp=2', () => 'R', () => 'S(0)', 'S(0)', trainStep(llama(), adamw({ lr: 1e-3 }))); // prettier-ignore

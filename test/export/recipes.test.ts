@@ -14,7 +14,7 @@ import { torchDtensorTarget } from '../../src/export/torch-dtensor.ts';
 import { torchtitanTarget } from '../../src/export/configs/torchtitan.ts';
 import { CONFIG_RECORD, configFiles, type ConfigRecord } from './config-record.ts';
 import { hashOf } from './jax-record.ts';
-import { fsdpSource, megatronSource } from './recipe-plans.ts';
+import { fsdpSource, megatronSource, zeroSource } from './recipe-plans.ts';
 
 let tp: ExportSource;
 let fsdp: ExportSource;
@@ -190,5 +190,22 @@ describe('FM-80: what targets state is read back', () => {
       expect(exportPlan(tp, name, { allowLossy: true }).files).toEqual(
         exportPlan(tp, name, { allowLossy: true }).files,
       );
+  });
+});
+
+describe('optimizer states that are cut where parameters are whole', () => {
+  test('are a stage of ZeRO where a target has one, and a loss by name where it has not', async () => {
+    const zero = await zeroSource();
+    expect(planRoles(zero).roles).toEqual(['data']);
+    const config = JSON.parse(text(deepspeedTarget, zero, 'ds_config.json')) as { zero_optimization: { stage: number } }; // prettier-ignore
+    expect([1, 2]).toContain(config.zero_optimization.stage);
+    expect(text(megatronTarget, zero, 'megatron.args')).toContain('--use-distributed-optimizer');
+    for (const target of [torchtitanTarget, hfTarget, maxtextTarget])
+      expect(
+        target.write(zero).losses.map((l) => l.item),
+        target.name,
+      ).toContain('optimizer states');
+    for (const plain of [tp, fsdp])
+      expect(deepspeedTarget.write(plain).losses.map((l) => l.item)).not.toContain('optimizer states');
   });
 });

@@ -38,10 +38,26 @@ interface LoadedModel {
 
 /** Reads, imports and corrects a model file (`-`: stdin); a program is run and traced, a config or the name of a model is built. */
 export async function loadModel(path: string, options: LoadOptions): Promise<LoadedModel> {
-  const read = await readModel(path, options);
+  const read = await withOptimizerStep(await readModel(path, options), path, options);
   const sizes = new Map(options.size);
   return { ...read, graph: sizes.size === 0 ? read.graph : atSizes(read.graph, sizes), open: read.graph, sizes };
 }
+
+/** The program with the update of its parameters, where that is asked for. @throws E_USAGE where it returns no gradient */
+async function withOptimizerStep(read: ReadModel, path: string, { optimizerStep }: LoadOptions): Promise<ReadModel> {
+  if (optimizerStep === undefined) return read;
+  const { graph, table } = read;
+  if (!graph.outputs.some(({ role }) => role === 'grad'))
+    throw new ShardwrightError('E_USAGE', `--optimizer-step ${optimizerStep}: ${shownPath(path)} returns no gradient of a parameter`, {
+      hint: read.format === 'hf-config' ? 'add --training.' : 'give a joint graph: forward and backward pass in one.',
+    });
+  const [{ trainStep }, optimizers] = await Promise.all([import('../../passes/training/train-step.ts'), import('../../passes/training/optimizer.ts')]);
+  // Placements do not depend on these numbers.
+  const optimizer = optimizerStep === 'sgd' ? optimizers.sgd({ lr: 1e-3, momentum: 0.9 }) : optimizers[optimizerStep]({ lr: 1e-3, weightDecay: 0.1 });
+  const stepped = trainStep(graph, optimizer, { table });
+  const note = `The update of ${optimizerStep} is part of the program, call by call in float32: states and gradients have placements of their own.`;
+  return { ...read, graph: { ...stepped, notes: [...(stepped.notes ?? []), note] } };
+} // prettier-ignore
 
 type ReadModel = Omit<LoadedModel, 'open' | 'sizes'>;
 

@@ -4,6 +4,7 @@
  */
 import { modelShape } from '../recipe/model-shape.ts';
 import { planRoles } from '../recipe/roles.ts';
+import { zeroStage } from '../recipe/zero-stage.ts';
 import { recipeLosses, tensorStyles, type StyledModule } from '../recipe/styles.ts';
 import { headLines } from '../python-text.ts';
 import { lossLines } from '../loss-lines.ts';
@@ -19,7 +20,7 @@ function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
   const { degree } = roles;
   const { modules, losses: styleLosses } = tensorStyles(roles, source);
-  const losses: ExportLoss[] = [...recipeLosses(roles, source), ...styleLosses];
+  const losses: ExportLoss[] = [...recipeLosses(roles, source, 2), ...styleLosses];
   if (degree('context') > 1)
     losses.push({ item: 'context parallelism', planned: `${degree('context')} ways`, instead: 'the configuration of DeepSpeed has no word for it' }); // prettier-ignore
   for (const { path, style } of modules)
@@ -38,7 +39,7 @@ function write(source: ExportSource): ExportResult {
     gradient_accumulation_steps: 1,
     bf16: { enabled: is16Bit },
     zero_optimization: {
-      stage: degree('fsdp') > 1 ? 3 : 0,
+      stage: degree('fsdp') > 1 ? 3 : zeroStage(roles, source).stage,
       overlap_comm: true,
       contiguous_gradients: true,
       ...(degree('fsdp') > 1 && degree('data') > 1 ? { zero_hpz_partition_size: degree('fsdp') } : {}),

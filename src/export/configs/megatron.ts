@@ -4,6 +4,7 @@
  */
 import { modelShape } from '../recipe/model-shape.ts';
 import { planRoles } from '../recipe/roles.ts';
+import { zeroStage } from '../recipe/zero-stage.ts';
 import { recipeLosses, tensorStyles } from '../recipe/styles.ts';
 import { layoutLosses } from '../recipe/megatron-layout.ts';
 import { headLines } from '../python-text.ts';
@@ -14,7 +15,7 @@ function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
   const { degree } = roles;
   const { losses: styleLosses, modules } = tensorStyles(roles, source);
-  const losses = [...recipeLosses(roles, source), ...styleLosses, ...layoutLosses(modules, degree('tensor'))];
+  const losses = [...recipeLosses(roles, source, 1), ...styleLosses, ...layoutLosses(modules, degree('tensor'))];
   const shape = modelShape(source, roles);
   const data = degree('data') * degree('fsdp');
   const args: string[] = [`--tensor-model-parallel-size ${degree('tensor')}`, '--pipeline-model-parallel-size 1'];
@@ -23,6 +24,7 @@ function write(source: ExportSource): ExportResult {
   if (degree('expert') > 1) args.push(`--expert-model-parallel-size ${degree('expert')}`);
   if (degree('fsdp') > 1)
     args.push('--use-megatron-fsdp', '--data-parallel-sharding-strategy optim_grads_params', '--use-distributed-optimizer'); // prettier-ignore
+  else if (zeroStage(roles, source).stage > 0) args.push('--use-distributed-optimizer');
   if (degree('fsdp') > 1 && degree('data') > 1) args.push(`--num-distributed-optimizer-instances ${degree('data')}`);
   if (roles.batch !== undefined) {
     args.push(`--micro-batch-size ${Math.max(1, Math.floor(roles.batch.sequences / data))}`);

@@ -53,7 +53,7 @@ export function planRoles(source: ExportSource): PlanRoles {
       uses.set(name, { used: mesh.sizes.map(() => -1), outFirst: false, isTable: false });
       continue;
     }
-    if (node.meta.phase === 'backward') continue;
+    if (node.meta.phase === 'backward' || node.meta.phase === 'optimizer') continue;
     const own = planned.get(node.name);
     operands(node).forEach((operand, i) => {
       const from = origin.get(operand);

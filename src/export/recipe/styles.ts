@@ -2,6 +2,7 @@
  * How tensor-parallel recipes call the cut of a layer. In: the roles of a plan. Out: a style for each module that has one,
  * repeated layers folded with `*`, and what no style says. Source: torch.distributed.tensor.parallel; transformers' tp_plan.
  */
+import { zeroStage, type ZeroStage } from './zero-stage.ts';
 import type { ExportLoss, ExportSource } from '../target.ts';
 import type { ParameterUse, PlanRoles } from './roles.ts';
 
@@ -77,7 +78,8 @@ function folded(styles: ReadonlyMap<string, Style>, parameters: readonly Paramet
 }
 
 /** What a recipe of data, FSDP, tensor and context parallelism does not say of a plan. */
-export function recipeLosses(roles: PlanRoles, { mesh, plan }: ExportSource): ExportLoss[] {
+export function recipeLosses(roles: PlanRoles, source: ExportSource, zero: ZeroStage['stage'] = 0): ExportLoss[] {
+  const { mesh, plan } = source;
   const losses: ExportLoss[] = [];
   roles.roles.forEach((role, m) => {
     if (role === 'none' && mesh.sizes[m] > 1)
@@ -93,6 +95,11 @@ export function recipeLosses(roles: PlanRoles, { mesh, plan }: ExportSource): Ex
         else if (stored.placements[m].dim !== undefined && stored.placements[m].dim !== 0)
           losses.push({ item: name, planned: stored.text, instead: 'FSDP cuts dim 0' });
   });
+  const { stage, trained, cut } = zeroStage(roles, source);
+  if (stage > zero)
+    losses.push({ item: 'optimizer states', planned: `ZeRO-${stage}: of ${cut} of ${trained} parameters cut over devices that have them whole`, instead: zero === 0 ? 'states lie as their parameters' : `ZeRO-${zero}` });
+  else if (stage > 0 && cut < trained)
+    losses.push({ item: 'optimizer states', planned: `of ${trained - cut} of ${trained} parameters whole`, instead: 'all are cut' });
   const other = plan.request.checkpoint;
   if (other !== undefined && other !== 'none' && other !== 'full')
     losses.push({ item: 'recomputation', planned: String(other), instead: 'the recipe recomputes whole layers or nothing' });

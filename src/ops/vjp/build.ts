@@ -202,7 +202,7 @@ export class CallBuilder {
     return this.call('aten._unsafe_view.default', [this.rowMajor(a), [...shape]]);
   }
   rowMajor(a: ValueRef): ValueRef {
-    const kwargs = { memory_format: { kind: 'layout', word: 'torch.contiguous_format' } } as const;
+    const kwargs = { memory_format: { kind: 'layout', word: 'contiguous_format' } } as const;
     return this.call('aten.clone.default', [a], kwargs);
   }
   unsqueeze(a: ValueRef, dim: number): ValueRef {

@@ -22,7 +22,8 @@ export interface TrainStepOptions {
 const STEP = { roleName: 'optimizer', stateName: 'step' } as const;
 
 /**
- * One step of training: the joint graph with the optimizer's calls after it, in phase `optimizer`, all element-wise.
+ * One step of training: the joint graph with the optimizer's calls after it, in phase `optimizer`, all element-wise, and a name for
+ * each gradient (an alias) right behind the call that makes it: a plan may cut it there or later.
  *
  * Every parameter that has a gradient gets its states as inputs (`state "fc1.weight" "exp_avg"`), in float32 whatever its own
  * dtype (float64 for float64), and a float32 `master` copy if it is narrower, of which the parameter is the rounded value.
@@ -42,7 +43,17 @@ export function trainStep(joint: Graph, optimizer: Optimizer, options: TrainStep
   const inputs = trained.map((t) => stateInputs(calls, optimizer, t));
   const counter = optimizer.counts ? state(calls, STEP.roleName, STEP.stateName, scalar('f32')) : undefined;
   for (const [name, body] of Object.entries(joint.subgraphs)) builder.subgraph(name, body);
-  for (const node of joint.nodes) if (node.kind !== 'placeholder') calls.keep(node);
+  // A name of its own for each gradient, where it is made: it may be cut there, summed and cut in one (ZeRO-2), or only when it is used.
+  const early = new Map<string, ValueRef>();
+  const made = new Map(trained.map(({ gradient, node }) => [gradient.name, node]));
+  for (const node of joint.nodes) {
+    if (node.kind === 'placeholder') continue;
+    calls.keep(node);
+    const of = made.get(node.name);
+    if (of === undefined) continue;
+    calls.meta = { phase: 'backward', ...(of.meta.path === undefined ? {} : { path: of.meta.path }) };
+    early.set(node.name, calls.call('aten.alias.default', [{ kind: 'value', name: node.name }]));
+  }
 
   calls.meta = { phase: 'optimizer' };
   const step = counter === undefined ? undefined : calls.add(counter, 1);
@@ -54,7 +65,11 @@ export function trainStep(joint: Graph, optimizer: Optimizer, options: TrainStep
     const { master, state: before } = inputs[i];
     const own = stateType(type.dtype);
     const current: ValueRef = master ?? { kind: 'value', name: node.name };
-    const update = { parameter: current, gradient: calls.cast(gradient, own), state: before };
+    const update = {
+      parameter: current,
+      gradient: calls.cast(early.get(gradient.name) ?? gradient, own),
+      state: before,
+    };
     const after = optimizer.update(calls, step === undefined ? update : { ...update, step }, shared);
     parameters.push({ role: 'mutation', of: fqn, value: calls.cast(after.parameter, type.dtype).name });
     const all = master === undefined ? after.state : { ...after.state, master: after.parameter };

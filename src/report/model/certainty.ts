@@ -28,7 +28,8 @@ export function circumstancesOf({ parameters, mesh }: Plan, { accelerator }: Clu
 export function planBandText(plan: Plan, seconds: number): string {
   const { cost, cluster } = plan.request;
   if (cost !== 'nccl') return `no range: the prices of ${cost} were not set against measured runs`;
-  if (plan.memory.gradientBytes === 0) return 'no range: only training steps were measured';
+  if (plan.memory.gradientBytes === 0 && !plan.outputs.some(({ role }) => role === 'newstate'))
+    return 'no range: only training steps were measured';
   const pool = nearestPool(circumstancesOf(plan, loadCluster(cluster)));
   return `${rangeText(seconds, pool.calls)} in eight of ten measured steps (${poolText(pool)}: ${countedText(pool.runs, 'run')})`;
 }

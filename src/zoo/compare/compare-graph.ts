@@ -100,7 +100,7 @@ export async function compare(graph: Graph, options: CompareOptions): Promise<Co
   const stopped = stoppedAt(state, deadline);
   const concluded = concludeComparison(options.devices, cluster.id, { ...state, ...(stopped === undefined ? {} : { stopped }) }); // prettier-ignore
   const { memoryBytes, cost = defaultCostPreset(cluster) } = options.request;
-  const trains = graph.outputs.some(({ role, value }) => role === 'grad' && value !== null);
+  const trains = graph.outputs.some(({ role, value }) => (role === 'grad' || role === 'newstate') && value !== null);
   const experts = hasExperts(graph.nodes.filter((n) => n.meta.role === 'parameter').map((n) => n.meta.roleName ?? n.name)); // prettier-ignore
   const sure = withCertainty(concluded, { cluster, experts, cost, by: 'calls', trains, memoryBytes });
   return { model: graph.name, ...sure };

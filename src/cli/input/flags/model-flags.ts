@@ -3,8 +3,11 @@
 import { ShardwrightError } from '../../../errors.ts';
 import { FORMAT_NAMES, isFormat } from '../../../import/formats.ts';
 import { list, on, text, value, type Given } from './flag.ts';
-import { countFrom, pairOf, parseCount } from './read.ts';
+import { countFrom, oneOf, pairOf, parseCount } from './read.ts';
 import { JSON_FLAG } from './shared-flags.ts';
+
+/** Optimizers whose update can be added to a program. */
+const STEP_OPTIMIZERS = ['sgd', 'adam', 'adamw'] as const;
 
 /** Flags of every command that reads a model. */
 export const MODEL_FLAGS = {
@@ -70,6 +73,11 @@ export const SIZE_FLAGS = {
   ),
   layers: value('--layers <n>', 'layers, of a model name or config (default: what the config states)', parseCount),
   training: on('--training', 'loss and gradients of a model name or config (default: the forward pass only)'),
+  optimizerStep: value(
+    '--optimizer-step <name>',
+    'add the update of an optimizer to a program that returns gradients: sgd, adam or adamw. Its states, and gradients until the update, are then placed each on its own (ZeRO-1 and ZeRO-2 among the choices)',
+    oneOf(STEP_OPTIMIZERS),
+  ),
   padVocab: value(
     '--pad-vocab <n>',
     'pad the vocabulary of a model name or config, as Megatron-LM does: to a multiple of n times the size of tp, such as 128. Padding is counted apart (default: 1, none)',

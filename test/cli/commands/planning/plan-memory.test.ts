@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { Plan } from '../../../../src/plan/record/types.ts';
 import { cli, fixture } from '../../support.ts';
 
 const MLP = [
@@ -90,6 +91,22 @@ describe('what plan says of memory', () => {
     const run = await cli(...MLP, '--checkpoint', 'full', '--frontier', '2', '--gap', '20%');
     expect(run.code, run.err).toBe(0);
     expect(run.out).toMatch(/^asked .*checkpoint full/m);
+  });
+
+  it('with the update of an optimizer in the program, states are cut where parameters are whole (ZeRO)', async () => {
+    const asked = MLP.map((word) => (word === 'dp=2,tp=2' ? 'dp=4' : word));
+    // Parameters of 193 KiB, states twice that: whole they take 579 KiB.
+    const more = ['--json', '--pin', 'fc1.weight=R', '--pin', 'fc2.weight=R', '--memory', '330KiB', '--activations', 'report']; // prettier-ignore
+    expect((await cli(...asked, ...more)).code).toBe(3);
+    const step = await cli(...asked, ...more, '--optimizer-step', 'adamw');
+    expect(step.code, step.err).toBe(0);
+    const { memory, outputs } = JSON.parse(step.out) as Pick<Plan, 'memory' | 'outputs'>;
+    expect(memory.parameterBytes).toBe(4 * 49_472);
+    expect(memory.optimizerBytes).toBeLessThan(140_000);
+    expect(new Set(outputs.map((o) => o.role))).toEqual(new Set(['mutation', 'newstate', 'output']));
+    const forward = await cli('plan', 'gpt2', '--layers', '1', '--mesh', 'dp=2', '--cluster', 'dgx-h100', '--optimizer-step', 'adamw'); // prettier-ignore
+    expect(forward.code).toBe(2);
+    expect(forward.err).toContain('add --training');
   });
 
   it('a policy under which nothing is recomputed says so', async () => {
