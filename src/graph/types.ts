@@ -118,6 +118,8 @@ export interface NodeMeta {
   readonly source?: string;
   /** Backward calls: the forward node whose derivative this is part of. */
   readonly of?: string;
+  /** Recomputed calls: the forward call that this computes again. */
+  readonly repeats?: string;
   /** Target as the file wrote it, where it differs from `target`. */
   readonly original?: string;
   /** 1-based line of the imported text that defined the node; for messages only, never printed in graph text. */

@@ -210,8 +210,8 @@ function firstRuns(prepared: Prepared, text: string | undefined, table: Operator
   if (text === undefined) return prepared;
   const first = prepare(parseGraph(text, 'certificate.json.gz'), prepared.request, table);
   const known = new Set(first.program.nodes.map((node) => node.name));
-  const recomputed = prepared.program.nodes.flatMap(({ name }) =>
-    known.has(name) ? [] : [name.replace(/_recomputed(_\d+)?$/, '')],
+  const recomputed = prepared.program.nodes.flatMap(({ name, meta }) =>
+    known.has(name) ? [] : [meta.repeats ?? name],
   );
   const { graph } = recomputeInBackward(first.model.graph, new Set(recomputed));
   return printGraph(plannable(graph, table)) === printGraph(prepared.program) ? first : undefined;

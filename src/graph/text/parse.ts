@@ -274,6 +274,7 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
       }
       case 'path':
       case 'of':
+      case 'repeats':
       case 'original':
       case 'source':
         reader.expect('=');
@@ -300,7 +301,7 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
           start,
           suggestion(
             tag,
-            ['forward', 'backward', 'optimizer', 'savedOnly', 'inferred', 'save', 'path', 'of', 'original', 'source', 'name', 'index', 'stride', 'placement'],
+            ['forward', 'backward', 'optimizer', 'savedOnly', 'inferred', 'save', 'path', 'of', 'repeats', 'original', 'source', 'name', 'index', 'stride', 'placement'],
             'tags',
           ),
         ); // prettier-ignore

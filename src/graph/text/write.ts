@@ -103,6 +103,7 @@ function tagText(node: Node, source: boolean, size: SizeText): string {
     text += ` index=${meta.roleIndex}`;
   if (meta.path !== undefined) text += ` path=${JSON.stringify(meta.path)}`;
   if (meta.of !== undefined) text += ` of=${JSON.stringify(meta.of)}`;
+  if (meta.repeats !== undefined) text += ` repeats=${JSON.stringify(meta.repeats)}`;
   if (meta.original !== undefined) text += ` original=${JSON.stringify(meta.original)}`;
   const stride = nested(node.type, (type) => strideText(type, size));
   if (stride !== null) text += ` stride=${stride}`;

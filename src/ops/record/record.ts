@@ -94,6 +94,11 @@ function orderedOnly(rules: readonly Rule[], { inputs, outputs }: TypedContext):
   );
 }
 
+/** Whether a call draws random numbers; attention does where it drops, and its backward call then takes the same numbers up. */
+export function drawsNumbers({ cls, schema }: Pick<OperatorRecord, 'cls' | 'schema'>, call: TypedContext): boolean {
+  return cls === 'random' || (schema.some((s) => s.name === 'dropout_p') && call.number('dropout_p') > 0);
+}
+
 export function elements(shape: readonly number[]): number {
   let n = 1;
   for (const d of shape) n *= d;

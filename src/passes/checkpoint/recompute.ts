@@ -65,7 +65,7 @@ export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): R
       written.set(top, fresh);
       originalOf.set(fresh, top);
       const moved = mapOperands(node, (operand) => written.get(operand) ?? operand);
-      nodes.push({ ...moved, name: fresh, meta: { ...moved.meta, phase: 'forward', savedOnly: true } });
+      nodes.push({ ...moved, name: fresh, meta: { ...moved.meta, phase: 'forward', savedOnly: true, repeats: top } });
     }
   };
   for (const node of graph.nodes.slice(split)) {

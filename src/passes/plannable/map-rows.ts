@@ -6,7 +6,7 @@
 
 import type { Graph, Node } from '../../graph/types.ts';
 import { bind } from '../../ops/record/infer.ts';
-import { defineOp, type OperatorRecord, type OpWork, type TypedContext } from '../../ops/record/record.ts';
+import { defineOp, drawsNumbers, type OperatorRecord, type OpWork } from '../../ops/record/record.ts';
 import { R, rule, S } from '../../ops/record/rule.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { shapeOf } from '../sizes/dims.ts';
@@ -36,10 +36,6 @@ export function mapRowsRecord(target: string, body: Graph, table: OperatorTable)
   });
 }
 
-function isRandom({ cls, schema }: OperatorRecord, call: TypedContext): boolean {
-  return cls === 'random' || (schema.some((s) => s.name === 'dropout_p') && call.number('dropout_p') > 0);
-}
-
 /** Work of one run of a body without control flow; undefined for other bodies. */
 function workOfTrip(body: Graph, table: OperatorTable): (OpWork & { readonly bytes: number }) | undefined {
   const types = new Map(body.nodes.map((node): [string, Node['type']] => [node.name, node.type]));
@@ -48,7 +44,7 @@ function workOfTrip(body: Graph, table: OperatorTable): (OpWork & { readonly byt
     if (node.kind !== 'call' || node.target === 'operator.getitem') continue;
     const record = table.get(node.target);
     const call = bind(table, node, (name) => types.get(name) ?? { kind: 'none' });
-    if (record === undefined || call === undefined || isRandom(record, call)) return undefined;
+    if (record === undefined || call === undefined || drawsNumbers(record, call)) return undefined;
     const { matrix, vector } = record.flops(call);
     sum.matrix += matrix;
     sum.vector += vector;

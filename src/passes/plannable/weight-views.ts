@@ -1,6 +1,6 @@
 /** Computes views and casts of parameters again in the backward pass, so that they need not be saved. */
 
-import { eachOperand, mapOperands } from '../../graph/value.ts';
+import { eachOperand, mapOperands, without } from '../../graph/value.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { tensorInputs } from '../../ops/record/context.ts';
 import { spmdName } from '../../ops/spmd/operators.ts';
@@ -44,7 +44,7 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
     let fresh = `${name}_recomputed`;
     for (let i = 1; names.has(fresh); i++) fresh = `${name}_recomputed_${i}`;
     names.add(fresh);
-    nodes.push({ ...moved, name: fresh, meta: { ...moved.meta, phase: 'forward', savedOnly: true } });
+    nodes.push({ ...moved, name: fresh, meta: { ...moved.meta, phase: 'forward', savedOnly: true, repeats: name } });
     again.set(name, fresh);
     return fresh;
   };
@@ -71,7 +71,7 @@ const CASTS: ReadonlySet<string> = new Set([
   'prims.convert_element_type.default',
 ]);
 
-/** Drops forward views that only the backward pass used, now that it has its own. */
+/** Drops forward views that only the backward pass used, now that it has its own: those are taken there for the first time. */
 function withoutDead(nodes: readonly Node[], graph: Graph, again: ReadonlyMap<string, string>): Node[] {
   const used = new Set(graph.outputs.map((o) => o.value));
   const kept: Node[] = [];
@@ -81,5 +81,7 @@ function withoutDead(nodes: readonly Node[], graph: Graph, again: ReadonlyMap<st
     eachOperand(node, (name) => used.add(name));
     kept.push(node);
   }
-  return kept.reverse();
+  const there = new Set(kept.map(({ name }) => name));
+  const isFirst = ({ meta }: Node): boolean => meta.repeats !== undefined && !there.has(meta.repeats);
+  return kept.reverse().map((node) => (isFirst(node) ? { ...node, meta: without(node.meta, 'repeats') } : node));
 }

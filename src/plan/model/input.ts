@@ -16,7 +16,7 @@ import type { StrategyTable } from '../../strategy/nodes.ts';
 export interface BuildInput {
   readonly graph: Graph;
   /** How often each node runs, and what bodies hand to their next trip; absent for a straight-line program. */
-  readonly opened?: Pick<OpenedGraph, 'loops' | 'carries'>;
+  readonly opened?: Pick<OpenedGraph, 'loops' | 'carries' | 'origins'>;
   readonly flow: Dataflow;
   readonly strategies: StrategyTable;
   readonly space: ShardingSpace;

@@ -6,6 +6,7 @@ import type { Model, Use } from '../model/model.ts';
 import { Routes } from './routes.ts';
 import { moved } from '../model/tables.ts';
 import { collectivesInside } from '../model/node-costs.ts';
+import { drawsNumbers } from '../../ops/record/record.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
 import { plannedSteps } from './steps.ts';
 import type { Plan, PlanMemory, PlannedInside, PlannedNode, PlannedOutput, PlannedRedistribution } from './types.ts';
@@ -53,6 +54,9 @@ export function decode(model: Model, choice: Int32Array): Decoded {
         target,
         inputs: [],
         outputs: [movements.ownedText(value)],
+        phase: flow.phases[n],
+        aliasOf: nameOfValue(model, value),
+        ...(node.meta.repeats === undefined ? {} : { repeats: node.meta.repeats }),
         seconds: 0,
         redistributions: [],
       };
@@ -76,6 +80,7 @@ export function decode(model: Model, choice: Int32Array): Decoded {
       target,
       inputs: Array.from({ length: set.inputCount }, (_, i) => text(i)),
       outputs: Array.from({ length: set.outputCount }, (_, k) => text(set.inputCount + k)),
+      ...runtimeFacts(model, n, entry, set.specs.subarray(s * width + set.inputCount, (s + 1) * width)),
       seconds: seconds.compute[s],
       ...(times !== 1 ? { times } : {}),
       ...(seconds.internal[s] > 0 ? { internalSeconds: seconds.internal[s], inside: insideOf(model, entry, s) } : {}),
@@ -112,6 +117,28 @@ export function decode(model: Model, choice: Int32Array): Decoded {
     memory: stateMemory(model, choice),
   };
 }
+
+/** What a runtime needs of a node beside its placements. */
+function runtimeFacts(
+  model: Model,
+  n: number,
+  { record, call }: NodeStrategies,
+  outputs: Int32Array,
+): Pick<PlannedNode, 'phase' | 'operands' | 'local' | 'repeats' | 'random'> {
+  const { graph, flow, space, opened } = model;
+  const { name, target, meta } = graph.nodes[n];
+  const shapes = Array.from(flow.results[n], (id) => (id < 0 ? null : flow.values[id].meta.shape));
+  const [drawn] = shapes;
+  // The backward pass of attention takes up the numbers of the forward call.
+  const draws = record !== undefined && call !== undefined && drawsNumbers(record, call) && !target.includes('_backward.');
+  return {
+    phase: flow.phases[n],
+    ...(flow.inputs[n].length === 0 ? {} : { operands: Array.from(flow.inputs[n], (value) => nameOfValue(model, value)) }),
+    local: shapes.map((shape, k) => (shape === null || outputs[k] < 0 ? null : space.localShape(outputs[k], shape))),
+    ...(meta.repeats === undefined ? {} : { repeats: meta.repeats }),
+    ...(draws && drawn ? { random: { stream: opened?.origins.get(name) ?? name, shape: drawn } } : {}),
+  };
+} // prettier-ignore
 
 /** The collectives inside a call, priced one by one. */
 export function insideOf({ space, collectives }: Model, entry: NodeStrategies, s: number): PlannedInside[] {

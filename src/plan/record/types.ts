@@ -72,6 +72,18 @@ export interface PlannedNode {
   readonly target: string;
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
+  /** Pass in which it runs: uses in one pass share a copy of what they read. Absent in plans of earlier versions, as what follows. */
+  readonly phase?: 'forward' | 'backward';
+  /** What each of `inputs` reads: the node that made it, `split[1]` of one with several results. */
+  readonly operands?: readonly string[];
+  /** The value that this node is another name of: a member of a tuple, or a view that repeats an earlier one. */
+  readonly aliasOf?: string;
+  /** Sizes of each of `outputs` on the first device, which has the most of each; null for `-`. Others: ceil chunks, in order. */
+  readonly local?: readonly (readonly number[] | null)[];
+  /** The forward node that this one computes again in the backward pass. */
+  readonly repeats?: string;
+  /** A call that draws numbers: from the stream of that name, for a tensor of that global shape, of which each device has its part. */
+  readonly random?: { readonly stream: string; readonly shape: readonly number[] };
   /** Compute of the node on the device with the largest shard. */
   readonly seconds: number;
   /** Runs of the node where they are not one: trips of the loops around it, or the weight of its branch. */
