@@ -13,7 +13,8 @@ const GROUPS: Readonly<Record<string, string>> = {
   'The check': 'tolerance replan shrink',
   Solver: 'solver gap time-limit seed',
   'Long comparisons': 'threads resume slice list merge',
-  'A model file': 'format ignore-shardings role tie input ops select size train-step optimizer-step batch-dim sequence-dim',
+  'A model file':
+    'format ignore-shardings role tie input ops select size train-step optimizer-step batch-dim sequence-dim',
   'A model by name or config': 'batch seq dtype layers training pad-vocab microbatch',
   Output: 'program recipes emit-ilp output json quiet help',
 };
