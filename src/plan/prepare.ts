@@ -19,7 +19,7 @@ import type { Placement } from '../mesh/placements/placement.ts';
 import { Shard } from '../mesh/placements/shards/shard.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
 import { recomputedBy, type CheckpointPolicy } from '../passes/checkpoint/policies.ts';
-import { keptForBackward } from '../passes/checkpoint/joint-values.ts';
+import { keptForBackwardBytes } from '../passes/checkpoint/joint-values.ts';
 import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
 import { backwardStart } from '../passes/plannable/weight-views.ts';
 import { openBodies } from '../passes/plannable/open-bodies.ts';
@@ -246,7 +246,7 @@ function checkpointed(graph: Graph, request: PlanRequest, table: OperatorTable, 
   const { graph: twice, originalOf } = recomputeInBackward(graph, recomputedBy(checkpoint, graph, table, cluster));
   if (originalOf.size > 0) {
     const split = backwardStart(graph);
-    const [before, after] = [graph, twice].map((g) => keptForBackward(g, split, table));
+    const [before, after] = [graph, twice].map((g) => keptForBackwardBytes(g, split, table));
     const saved =
       after < before
         ? `The backward pass finds ${bytesText(after)} kept rather than ${bytesText(before)}, unsharded.`

@@ -84,7 +84,7 @@ function untaken(node: Node, split: number, taken: ReadonlyMap<string, readonly 
  *
  * @param split the first call that is no longer part of the forward pass; calls that recompute come behind it
  */
-export function keptForBackward(graph: Graph, split: number, table: OperatorTable): number {
+export function keptForBackwardBytes(graph: Graph, split: number, table: OperatorTable): number {
   const nodes = new Map(graph.nodes.map((n, i) => [n.name, { node: n, at: i }]));
   const root = new Map<string, string>();
   const kept = new Set<string>();

@@ -8,7 +8,7 @@ import { narrowPoints, recomputedBy } from '../../../src/passes/checkpoint/polic
 import { recomputeInBackward } from '../../../src/passes/checkpoint/recompute.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
 import { backwardStart } from '../../../src/passes/plannable/weight-views.ts';
-import { keptForBackward } from '../../../src/passes/checkpoint/joint-values.ts';
+import { keptForBackwardBytes } from '../../../src/passes/checkpoint/joint-values.ts';
 import { parseModelConfig } from '../../../src/models/families.ts';
 import { prepare } from '../../../src/plan/prepare.ts';
 import { DEFAULT_REQUEST } from '../../../src/plan/request/request.ts';
@@ -105,7 +105,7 @@ describe('recomputation as a part of the program', () => {
     expect(classes.has('attention')).toBe(false);
     expect(names.size).toBeGreaterThan(0);
     expect([...names].some((name) => name.includes('log_softmax'))).toBe(false);
-    const kept = (graph: Graph): number => keptForBackward(graph, split, TABLE);
+    const kept = (graph: Graph): number => keptForBackwardBytes(graph, split, TABLE);
     const again = recomputeInBackward(traced, names).graph;
     expect(kept(again) < kept(traced)).toBe(saves);
     const { notes } = prepare(traced, { ...DEFAULT_REQUEST, mesh: 'dp=2', cluster: 'dgx-h100', checkpoint: 'selective' }, TABLE).model.graph;
