@@ -121,6 +121,17 @@ function attentionCall(record: OperatorRecord, ctx: TypedContext, system: StepSy
   return { seconds: (backward ? 2 : 1) * pair + seconds, kernels: STORED_KERNELS[backward ? 'backward' : 'forward'] };
 }
 
+/**
+ * Bytes that attention keeps for the backward pass where it stores its scores: the softmax of 16 bits, and under dropout the mask and
+ * what is left (arXiv:2205.05198, section 4.1: 5 a s^2 b).
+ */
+export function keptScoreBytes(ctx: TypedContext, { flashAttention, dropout }: StepSoftware): number {
+  const query = ctx.tensor('query')?.shape;
+  const key = ctx.tensor('key')?.shape;
+  if (flashAttention || query?.length !== 4 || key === undefined) return 0;
+  return query[0] * query[1] * query[2] * key[2] * (dropout ? 5 : 2);
+}
+
 function isCausal(ctx: TypedContext): boolean {
   return ctx.bool('is_causal');
 }

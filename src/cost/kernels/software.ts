@@ -2,6 +2,15 @@
 
 import type { StateBytes } from '../memory/state-bytes.ts';
 
+/**
+ * `delayed`: one scale for a tensor, from the largest values of earlier steps; `current`: from the present ones; `rowwise`: one for a
+ * row, so that what is gathered is cast behind the gather (torchao); `blockwise`: one for
+ * 128 values in a row of activations, and for 128 x 128 of weights; `mxfp8`: one of 8 bits for 32 values; `deepseek`: blockwise, with
+ * moments of 16 bits and tokens that go to their experts in fp8.
+ */
+export const FP8_RECIPES = ['delayed', 'current', 'rowwise', 'blockwise', 'mxfp8', 'deepseek'] as const;
+export type Fp8Recipe = (typeof FP8_RECIPES)[number];
+
 /** Software of a step. */
 export interface StepSoftware {
   /** Attention in one kernel, causal half only, scores never stored. */
@@ -25,6 +34,8 @@ export interface StepSoftware {
   readonly fusedProjections: boolean;
   /** A recomputed layer runs to its end, not only to the last value that the backward pass misses. */
   readonly recomputesWhole: boolean;
+  /** How products are cast for fp8 (`fp8-recipes.ts`). */
+  readonly fp8Recipe?: Fp8Recipe;
   /** Unit of products with weights where it is narrower than their dtype. */
   readonly narrowUnit?: 'fp8' | 'fp4';
   /**
@@ -34,6 +45,14 @@ export interface StepSoftware {
   readonly narrowCastBytes: number;
   /** Bytes per element of what products keep for the backward pass where it is the cast operand; absent: of the value itself. */
   readonly savedOperandBytes?: number;
+  /** Bytes of cast weights (and of the same turned around) that stay beside each element of a weight; absent: none. */
+  readonly keptWeightBytes?: number;
+  /** When devices agree on the largest value of a tensor that they have in parts: once a step for all, or at every cast. */
+  readonly largest?: 'step' | 'tensor';
+  /** Bytes per element of what tensor-parallel ranks gather for products on a narrow unit; absent: those of the activations. */
+  readonly gatheredBytes?: number;
+  /** Bytes per element of tokens on their way to experts; absent: those of the activations. */
+  readonly sentBytes?: number;
   /** Weights are cast once a step and kept for all microbatches. */
   readonly castWeightsKept: boolean;
   /**

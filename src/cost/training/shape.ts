@@ -3,6 +3,7 @@
  * software, and the model FLOPs of a step.
  */
 
+import type { Fp8Recipe } from '../kernels/software.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import type { StepSoftware } from '../kernels/software.ts';
 import type { StateBytes } from '../memory/state-bytes.ts';
@@ -92,6 +93,8 @@ export interface TrainingSystem {
   readonly fusedPointwise: boolean;
   /** See `StepSoftware`. */
   readonly fusedProjections: boolean;
+  /** How products are cast for fp8. */
+  readonly fp8Recipe?: Fp8Recipe;
   readonly recomputesWhole: boolean;
   /** Pointwise chains fused by a compiler, little host work. */
   readonly compiled: boolean;

@@ -4,7 +4,8 @@
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Cluster } from '../hardware/cluster.ts';
-import type { StepSoftware } from '../kernels/software.ts';
+import { inFp8 } from '../kernels/fp8-recipes.ts';
+import type { Fp8Recipe, StepSoftware } from '../kernels/software.ts';
 import type { ParallelPlan, RecomputeMode, TrainingSystem } from '../training/shape.ts';
 import { FRAMEWORK_NAMES, frameworkOf, FRAMEWORKS, type FrameworkName } from './frameworks.ts';
 
@@ -69,6 +70,7 @@ export function softwareOf(
   const narrow = /fp4/i.test(dtype) ? 'fp4' : /fp8|float8/i.test(dtype) ? 'fp8' : /fp16/.test(dtype) ? 'fp16' : 'bf16';
   return {
     matmulUnit: narrow,
+    ...(narrow === 'fp8' ? { fp8Recipe: recipeOf(dtype, stated.name) } : {}),
     // Vendors' libraries scale by earlier steps' values; the others look at the present ones.
     narrowCastBytes: framework.vendorKernels ? 3 : 5,
     // Transformer Engine casts weights with the first microbatch (`is_first_microbatch`).
@@ -107,7 +109,7 @@ export function stepSoftware(system: TrainingSystem): StepSoftware {
   const { matmulUnit, overlap, gradientBytes, bucket, state } = system;
   const { flashAttention, attentionShare, fusedPointwise, compiled, fusedProjections, recomputesWhole } = system;
   const { dropout, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts, expertTokensOnce } = system;
-  return {
+  const software: StepSoftware = {
     ...{ flashAttention, attentionShare, fusedPointwise, compiled, fusedProjections, recomputesWhole },
     ...{ dropout, overlap, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts, expertTokensOnce },
     ...(matmulUnit === 'fp8' || matmulUnit === 'fp4' ? { narrowUnit: matmulUnit } : {}),
@@ -116,6 +118,17 @@ export function stepSoftware(system: TrainingSystem): StepSoftware {
     ...(bucket === undefined ? {} : { bucket }),
     state,
   };
+  if (system.fp8Recipe === undefined) return software;
+  const { savedOperandBytes, ...narrow } = inFp8(software, system.fp8Recipe, system.cluster.accelerator);
+  return system.savedOperandBytes === 2 || savedOperandBytes === undefined ? narrow : { ...narrow, savedOperandBytes };
+}
+
+/** The recipe of a row: as its dtype says, or the default of its software then. NeMo's and Composer's came before scales of present values. */
+function recipeOf(dtype: string, framework: FrameworkName): Fp8Recipe {
+  if (/mx/i.test(dtype)) return 'mxfp8';
+  if (/rowwise/.test(dtype)) return 'rowwise';
+  if (framework === 'nemo' || framework === 'llm-foundry') return 'delayed';
+  return 'current';
 }
 
 /** Software of a trainer as it comes, on a cluster; `compiled`: under a compiler. */

@@ -216,6 +216,7 @@ const refit = z.looseObject({
 
 const asked = z.looseObject({
   text: z.string(),
+  assumes: z.string().exactOptional(),
   from: z
     .looseObject({
       file: z.string(),

@@ -47,7 +47,7 @@ const LISTED = 24;
 
 /** The layout that was asked about, and what makes it faster. */
 function layoutLines(asked: AskedLayout): string[] {
-  const { text, name, mesh, seconds, tokensPerSecond, peakBytes, fits, overBest, edits, run, from, ...parts } = asked;
+  const { text, name, mesh, seconds, tokensPerSecond, peakBytes, fits, overBest, edits, run, from, assumes, ...parts } = asked;
   const distance = overBest === undefined ? '' : overBest < 0 ? `; ${percentText(-overBest)} faster than the best that was priced` : `; ${percentText(overBest)} slower than the best`;
   return [
     `layout    ${text}`,
@@ -59,6 +59,7 @@ function layoutLines(asked: AskedLayout): string[] {
     ...(edits.length === 0
       ? ['          no change of one setting that fits is faster']
       : edits.map((e) => `          ${e.change}: ${secondsText(e.seconds)}, ${percentText(1 - e.seconds / seconds)} less, ${bytesText(e.peakBytes)}`)),
+    ...(assumes === undefined ? [] : [`          ${assumes}`]),
     ...(from?.notPriced ?? []).map(({ key, value, why }) => `          not counted: ${key} ${value}: ${why}`),
   ];
 } // prettier-ignore

@@ -182,6 +182,8 @@ export interface ComparedMesh {
 export interface AskedLayout {
   /** As it was given; of a file, as `--layout` would take what it says. */
   readonly text: string;
+  /** What products in fp8 are taken to do; absent where there are none. */
+  readonly assumes?: string;
   /** The trainer's configuration that states it, and its settings that have no price; absent where it was written out. */
   readonly from?: {
     readonly file: string;

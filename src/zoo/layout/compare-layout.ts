@@ -3,7 +3,8 @@
  * layout's figures, its distance from the best, and the changes of one setting that make it faster.
  */
 
-import { DEFAULT_SOFTWARE } from '../../cost/kernels/software.ts';
+import { fp8Text } from '../../cost/kernels/fp8-recipes.ts';
+import { FP8_RECIPES } from '../../cost/kernels/software.ts';
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { fitProbability } from '../../cost/validation/fidelity.ts';
@@ -13,7 +14,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import type { AskedLayout, Certainty } from '../compare/comparison.ts';
 import { runOfLayout, type AskedRun } from '../planning/run-question.ts';
 import { planName, meshText } from '../sweep/model/layout.ts';
-import type { SweepQuestion } from '../sweep/model/question.ts';
+import { softwareInFp8, type SweepQuestion } from '../sweep/model/question.ts';
 import { TriedCheckpoints } from '../sweep/step/tried-checkpoints.ts';
 import type { Checkpoint } from '../recipes/checkpoints.ts';
 import { layoutFindings } from '../sweep/step/layouts.ts';
@@ -58,8 +59,10 @@ export async function compareLayout(
     edits.push({ change, seconds: figures.seconds, peakBytes: figures.peakBytes });
   }
   edits.sort((a, b) => a.seconds - b.seconds);
+  const assumes = layout.dtype === undefined ? undefined : fp8Text(own.software);
   return {
     text,
+    ...(assumes === undefined ? {} : { assumes }),
     ...(from === undefined ? {} : { from }),
     name: planName(layout.sizes, layout.kind),
     mesh: meshText(layout.sizes, layout.kind),
@@ -82,13 +85,9 @@ export async function compareLayout(
 /** The question with what the layout says of its dtype. @throws E_USAGE where that has no price */
 function questionOf(question: SweepQuestion, { dtype }: StatedLayout): SweepQuestion {
   if (dtype === undefined) return question;
-  if (dtype !== 'fp8') return { ...question, dtype };
-  const cluster = loadCluster(question.cluster);
-  if (question.cost !== 'nccl' || cluster.peakFlopsPerSecond.fp8 === undefined)
-    throw new ShardwrightError('E_USAGE', `--layout: dtype=fp8 on ${cluster.id} under --cost ${question.cost}`, {
-      hint: 'products in fp8 have a price under --cost nccl, on devices with such a unit.',
-    });
-  return { ...question, software: { ...(question.software ?? DEFAULT_SOFTWARE), narrowUnit: 'fp8' } };
+  if (!dtype.startsWith('fp8')) return { ...question, dtype: dtype as Exclude<typeof dtype, `fp8${string}`> };
+  const recipe = FP8_RECIPES.find((name) => dtype === `fp8:${name}`);
+  return { ...question, software: softwareInFp8(question, recipe, `--layout: dtype=${dtype}`) };
 }
 
 /** @throws E_USAGE where the linter stops the layout */

@@ -3,6 +3,7 @@
  * layout with everything stated, or an error that names the key, what was found and what would fit.
  */
 
+import { FP8_RECIPES } from '../../cost/kernels/software.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { parsePipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import { POLICIES, RECOMPUTE_MODULES, moduleSet, type Checkpoint } from '../recipes/checkpoints.ts';
@@ -12,7 +13,8 @@ import type { StatedLayout } from './price-layout.ts';
 const SIZES = ['pp', 'dp_replicate', 'dp', 'cp', 'tp', 'ep', 'etp', 'vp', 'mbs'] as const;
 type Size = (typeof SIZES)[number];
 const CONTEXTS = ['ring', 'cp', 'ulysses'] as const;
-const DTYPES = ['bf16', 'f16', 'f32', 'fp8'] as const;
+const FP8_RECIPE_NAMES = FP8_RECIPES.map((name) => `fp8:${name}` as const);
+const DTYPES = ['bf16', 'f16', 'f32', 'fp8', ...FP8_RECIPE_NAMES] as const;
 const KEYS = [...SIZES, 'zero', 'reshard', 'recompute', 'schedule', 'sp', 'context', 'pair', 'dtype'] as const;
 /** A key of `--layout`. */
 export type LayoutKey = (typeof KEYS)[number];

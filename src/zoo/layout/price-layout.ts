@@ -4,6 +4,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import type { Fp8Recipe } from '../../cost/kernels/software.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../sweep/model/layout.ts';
 import { coreRequest } from '../sweep/model/layout.ts';
@@ -20,8 +21,8 @@ export interface StatedLayout {
   readonly sizes: LayoutSizes;
   readonly kind: LayoutKind;
   readonly tuning: LayoutTuning;
-  /** Of products and activations; fp8: of products alone, from 16-bit weights. Absent: as the question says. */
-  readonly dtype?: 'bf16' | 'f16' | 'f32' | 'fp8';
+  /** Of products and activations; fp8: of products alone, from 16-bit weights. with the recipe behind a colon. Absent: as the question says. */
+  readonly dtype?: 'bf16' | 'f16' | 'f32' | 'fp8' | `fp8:${Fp8Recipe}`;
 }
 
 interface Solved {

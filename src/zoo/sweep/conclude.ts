@@ -4,6 +4,7 @@
  */
 
 import { bytesText, excessOver, secondsText } from '../../units.ts';
+import { fp8Text } from '../../cost/kernels/fp8-recipes.ts';
 import { matrixPeak } from '../../cost/compute.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';
 import { clusterTopology, type Hosts } from '../../cost/hardware/topology.ts';
@@ -284,6 +285,7 @@ function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut, composer }
       : [`Compute and communication run one after another, without overlap. ${counted}`]),
     'Memory: states, activations of the microbatches that the schedule keeps, and the largest temporary memory of one layer.',
     ...gradientNote(composer),
+    ...[fp8Text(composer.system?.software)].flatMap((text) => (text === undefined ? [] : [text])),
     'Results are recomputed only where a plan would not fit otherwise, and only in as many layers of each stage as needed: of modules (norms, activation functions, feed-forward layers, experts and others) those that save most for a second, or all but products and attention (selective), or whole layers (full).',
     'Microbatches have 1, 2 or 4 sequences, and 1 where the sequence is sharded. Schedules are 1F1B, ZB-H1 and interleaving by 2, 4 or 8 chunks, or by up to 12 that divide the layers evenly. Plans far from the best get 1F1B only.',
     'A plan named optimum has the cheapest placements of the priced layers on the model dims. Their proof counts gathers of parameters and sums of gradients over data ranks; it leaves out stages, memory and overlap inside a layer. Where a recipe on the same mesh with the same state sharding is cheaper in all, the plan takes its placements and says so.',

@@ -55,8 +55,10 @@ function mixed<T>(list: readonly T[], of: (values: readonly number[]) => number)
   const [first] = list;
   if (Array.isArray(first)) return first.map((_, i) => mixed(list.map((x) => (x as unknown[])[i]), of)) as T; // prettier-ignore
   if (typeof first !== 'object' || first === null) return first;
+  // Which sets of modules a program was priced with depends on their seconds: those are left that all have.
+  const keys = Object.keys(first).filter((key) => list.every((x) => Object.hasOwn(x as object, key)));
   return Object.fromEntries(
-    Object.keys(first).map((key) => {
+    keys.map((key) => {
       const values = list.map((x) => x[key as keyof T]);
       // `products` is also the name of a policy of checkpointing, whose record is no number.
       return [key, SCALED.has(key) && typeof values[0] === 'number' ? of(values as number[]) : mixed(values, of)];

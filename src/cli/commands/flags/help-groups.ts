@@ -3,7 +3,7 @@ import { Help, type Command, type Option } from 'commander';
 
 /** Headings in their order, with the flags below them. */
 const GROUPS: Readonly<Record<string, string>> = {
-  'Devices and their prices': 'mesh cluster devices cost framework compiled calibration collectives like',
+  'Devices and their prices': 'mesh cluster devices cost framework compiled fp8 calibration collectives like',
   'What is sought':
     'plan plans objective overlap frontier range optimizer gradients edits max-regret max-dims global-batch layout',
   Placements: 'pin inputs outputs maps uneven cut strided unknown sharing',

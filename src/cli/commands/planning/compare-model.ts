@@ -26,7 +26,7 @@ import { parseLayout } from '../../../zoo/layout/parse-layout.ts';
 import { withRefit } from '../../../zoo/compare/with-refit.ts';
 import { withRun, type AskedRun } from '../../../zoo/planning/run-question.ts';
 import { compareModel } from '../../../zoo/sweep/compare-model.ts';
-import type { SweepQuestion } from '../../../zoo/sweep/model/question.ts';
+import { softwareInFp8, type SweepQuestion } from '../../../zoo/sweep/model/question.ts';
 import { refitOn } from '../../../zoo/validation/refit.ts';
 import { oneOf } from '../../input/flags/read.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
@@ -70,6 +70,7 @@ export async function compareByConfig(
     | 'cost'
     | 'framework'
     | 'compiled'
+    | 'fp8'
     | 'like'
     | 'dtype'
     | 'padVocab'
@@ -97,7 +98,7 @@ export async function compareByConfig(
   const table = builtinOperators();
   const fitted =
     options.like === undefined ? undefined : await refitAsked(options.like, cost, cluster, table, control.onProgress);
-  const question: SweepQuestion = {
+  const wide: SweepQuestion = {
     model: name,
     config: text,
     devices,
@@ -113,6 +114,8 @@ export async function compareByConfig(
     ...(options.headroom === undefined ? {} : { headroom: options.headroom }),
     ...(options.optimizer === undefined ? {} : { optimizer: options.optimizer }),
   };
+  const { fp8 } = options;
+  const question = fp8 === undefined ? wide : { ...wide, software: softwareInFp8(wide, fp8, `--fp8 ${fp8}`) };
   const run = runAsked(options.tokens, price);
   const layout = asked === undefined ? undefined : parseLayout(asked.text, devices);
   if (layout !== undefined) checkLayout(question, layout);

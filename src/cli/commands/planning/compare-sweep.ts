@@ -125,6 +125,7 @@ function settingsOf({
   cost,
   framework,
   compiled,
+  fp8,
   dtype,
   padVocab,
   memory,
@@ -134,7 +135,7 @@ function settingsOf({
   plans,
   price,
 }: CompareOptions): object {
-  return { cost, framework, compiled, dtype, padVocab, memory, optimizer, gradients, tokens, plans, price };
+  return { cost, framework, compiled, fp8, dtype, padVocab, memory, optimizer, gradients, tokens, plans, price };
 }
 
 /** The answer in a file, undefined where there is none. @throws E_USAGE for the answer of another question */

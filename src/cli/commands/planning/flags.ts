@@ -1,5 +1,6 @@
 /** The flags of `plan`, `verify`, `audit`, `compare` and `demo`. */
 
+import { FP8_RECIPES } from '../../../cost/kernels/software.ts';
 import { parsePipelineSchedule, PIPELINE_SCHEDULES } from '../../../simulate/pipeline/schedules.ts';
 import { list, off, on, or, required, text, value, type Given } from '../../input/flags/flag.ts';
 import { MODEL_FLAGS, SIZE_FLAGS } from '../../input/flags/model-flags.ts';
@@ -150,6 +151,11 @@ export const COMPARE_COMMAND = {
     '--like <runs.csv>',
     'fit the constants of the machine and its host on runs of your own, for a model by name: a table as validate reads it. Says what changed, and the errors before, after and on runs that are left out; all figures are by the fit where left-out runs are predicted better',
     text,
+  ),
+  fp8: value(
+    '--fp8 <recipe>',
+    `products with weights in the layers run in fp8, from 16-bit weights, for a model by name: ${FP8_RECIPES.join(', ')}`,
+    oneOf(FP8_RECIPES),
   ),
   compiled: on('--compiled', 'with --framework: the step runs under its compiler'),
   threads: value(

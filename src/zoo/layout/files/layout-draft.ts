@@ -39,6 +39,8 @@ export interface LayoutDraft {
   /** Whether exchanges with experts run beside another microbatch. */
   pairs?: boolean;
   dtype?: string;
+  /** Of products in fp8. */
+  fp8Recipe?: string;
   devices?: number;
   sequence?: number;
   globalBatch?: number;
@@ -105,7 +107,7 @@ export function settleLayout(draft: LayoutDraft, { file, devices, layers, routed
     ['schedule', pp > 1 ? draft.schedule : undefined],
     ['context', cp > 1 ? draft.context : undefined],
     ['pair', draft.pairs === true && ep > 1 ? '1' : undefined],
-    ['dtype', draft.dtype],
+    ['dtype', draft.dtype === 'fp8' && draft.fp8Recipe !== undefined ? `fp8:${draft.fp8Recipe}` : draft.dtype],
   ];
   const text = settings.flatMap(([key, value]) => (value === undefined ? [] : [`${key}=${value}`])).join(',');
   return {

@@ -5,6 +5,7 @@
  */
 
 import { parse } from 'yaml';
+import type { Fp8Recipe } from '../../../cost/kernels/software.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { moduleSet, RECOMPUTE_MODULES, type RecomputeModule } from '../../recipes/checkpoints.ts';
 import type { LayoutDraft, NotPriced } from './layout-draft.ts';
@@ -12,6 +13,8 @@ import { count, isOn, noPrice, readSettings, settingsOf, type FileSetting, type 
 
 const STRATEGIES = ['no_shard', 'optim', 'optim_grads', 'optim_grads_params'];
 const CONTEXTS: Readonly<Record<string, string>> = { p2p: 'ring', all_gather: 'cp', allgather: 'cp', a2a: 'ulysses' };
+
+const FP8: Readonly<Record<string, Fp8Recipe>> = { delayed: 'delayed', tensorwise: 'current', blockwise: 'blockwise', mxfp8: 'mxfp8' }; // prettier-ignore
 
 const sharded: Take = (value, draft) => {
   if (isOn(value)) draft.zero = Math.max(draft.zero ?? 0, 3);
@@ -75,6 +78,11 @@ const TABLE: SettingsTable = {
     return undefined;
   },
   fp8: (value, draft) => void (isOff(value) ? undefined : (draft.dtype = 'fp8')),
+  fp8_recipe: (value, draft, wrong) => {
+    if (!Object.hasOwn(FP8, value)) throw wrong(Object.keys(FP8).join(', '));
+    draft.fp8Recipe = FP8[value];
+    return undefined;
+  },
   fp8_format: (_, draft) => void (draft.dtype = 'fp8'),
   bf16: (value, draft) => void (isOff(value) ? undefined : (draft.dtype ??= 'bf16')),
   fp16: (value, draft) => void (isOff(value) ? undefined : (draft.dtype ??= 'f16')),

@@ -1,8 +1,11 @@
 /** The question of a sweep as plain data, so that worker threads can receive it. */
 
+import { defaultRecipe, inFp8 } from '../../../cost/kernels/fp8-recipes.ts';
+import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
+import { ShardwrightError } from '../../../errors.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
-import { DEFAULT_SOFTWARE, type StepSoftware } from '../../../cost/kernels/software.ts';
+import { DEFAULT_SOFTWARE, type Fp8Recipe, type StepSoftware } from '../../../cost/kernels/software.ts';
 import { FITTED, type FittedConstants } from '../../../cost/kernels/fitted.ts';
 import type { Optimizer } from '../../../cost/memory/state-bytes.ts';
 import type { DType } from '../../../graph/types.ts';
@@ -39,6 +42,24 @@ export interface SweepQuestion {
   /** Vocabulary padded to a multiple of this times the ranks of tensor parallelism of each mesh; default 1: not at all. */
   readonly padVocabulary?: number;
 }
+
+/**
+ * The software of a question with its products in fp8.
+ *
+ * @param recipe absent: what trainers take on the device
+ * @param asked where it is asked for, for errors
+ * @throws E_USAGE where products in fp8 have no price
+ */
+export function softwareInFp8({ cost, cluster: design, software }: SweepQuestion, recipe: Fp8Recipe | undefined, asked: string): StepSoftware {
+  const cluster = loadCluster(design);
+  const { accelerator } = cluster;
+  const fail = (hint: string): ShardwrightError => new ShardwrightError('E_USAGE', `${asked} on ${cluster.id} under --cost ${cost}`, { hint });
+  if (cost !== 'nccl' || cluster.peakFlopsPerSecond.fp8 === undefined)
+    throw fail('products in fp8 have a price under --cost nccl, on devices with such a unit.');
+  const own = defaultRecipe(accelerator);
+  if (recipe === 'mxfp8' && own !== 'mxfp8') throw fail(`its products read no scales of 32 values: take ${own}.`);
+  return inFp8(software ?? DEFAULT_SOFTWARE, recipe ?? own, accelerator);
+} // prettier-ignore
 
 /**
  * The machine and its software as steps are priced from them. Absent under presets that copy other planners or are bare formulas:

@@ -45,6 +45,8 @@ export interface StateMove {
 export interface StateMoving {
   /** Bytes of an element on a device where they are not those of the parameter's `state`. */
   readonly state?: Partial<StateBytes>;
+  /** Bytes of cast weights that stay beside each element of a weight of the layers, while it is whole. */
+  readonly keptWeightBytes?: number;
   /** Of a gradient element as data ranks sum it; default: as the parameter. */
   readonly gradientBytes?: number;
   /** Whole gradients are summed everywhere before each rank takes its part (DeepSpeed without overlap). */
@@ -91,7 +93,14 @@ export function parameterCost(
   mode: StateMode,
   groups: DataGroups,
   once = false,
-  { gradientBytes = p.itemBytes, sumsWhole = false, state: kept, priced = alone, listed = true }: StateMoving = {},
+  {
+    gradientBytes = p.itemBytes,
+    sumsWhole = false,
+    state: kept,
+    priced = alone,
+    listed = true,
+    keptWeightBytes = 0,
+  }: StateMoving = {},
 ): ParameterCost {
   const { mesh, collectives } = p.kind === 'expert' ? groups.expert : groups.dense;
   const size = (axis: string): number => mesh.sizes[mesh.names.indexOf(axis)] ?? 1;
@@ -107,6 +116,8 @@ export function parameterCost(
   const count = (axes: readonly string[]): number => axes.reduce((n, a) => n * size(a), 1);
   const ranks = count(shardAxes);
 
+  // Norms and biases have one dim; the embedding and the head are outside the layers.
+  const castBytes = p.trained && p.isNarrow === true ? keptWeightBytes : 0;
   const state = p.trained && kept !== undefined ? { ...p.state, ...kept } : p.state;
 
   const perMicrobatch: Moved[] = [];
@@ -188,7 +199,9 @@ export function parameterCost(
     scatterSeconds,
     sumSeconds,
     gatherSeconds,
-    parameterBytes: localElements * state.parameter * shares.parameter + keptGathered,
+    // What is gathered for each pass is cast for it.
+    parameterBytes:
+      localElements * (state.parameter * shares.parameter + (gathered > wholeBytes ? 0 : castBytes)) + keptGathered,
     gradientBytes: localElements * state.gradient * shares.gradient,
     optimizerBytes: localElements * state.optimizer * shares.optimizer,
     gatheredBytes: gathered,

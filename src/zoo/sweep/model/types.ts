@@ -90,6 +90,8 @@ export interface CoreParameter {
   readonly itemBytes: number;
   /** Bytes per element of parameter, gradient and optimizer state. */
   readonly state: { readonly parameter: number; readonly gradient: number; readonly optimizer: number };
+  /** A weight of the layers whose products may run on a narrow unit. */
+  readonly isNarrow?: boolean;
   readonly usedForward: boolean;
   readonly usedBackward: boolean;
   readonly trained: boolean;

@@ -380,6 +380,7 @@ function routedParameters(
         state: trained
           ? stateBytes(optimizer ?? defaultOptimizer(dtype), dtype)
           : { parameter: DTYPE_BYTES[dtype], gradient: 0, optimizer: 0 },
+        ...(isExpert ? { isNarrow: true } : {}),
         usedForward: true,
         usedBackward: trained,
         trained,

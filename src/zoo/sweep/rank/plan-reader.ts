@@ -1,7 +1,7 @@
 /** Takes the solved program of one data rank and gives seconds, saved bytes and parameters by pipeline unit. */
 
 import { COLLECTIVES, dataExtras, unitTraffic } from './plan-collectives.ts';
-import type { StepSystem } from '../../../cost/kernels/call.ts';
+import { keptScoreBytes, type StepSystem } from '../../../cost/kernels/call.ts';
 import { internalError } from '../../../errors.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { isPartialCode, shardCode } from '../../../mesh/sharding/space.ts';
@@ -19,6 +19,7 @@ import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './key-val
 import { fusedCalls } from './made-again.ts';
 import { keptByUnit, narrowSaves, recomputedCalls } from './saved-activations.ts';
 import { localBytes, PARTS, PendingSums, type Move, type Step } from './pending-sums.ts';
+import { NarrowGathers } from './narrow-gathers.ts';
 import { temporaryBytes } from './temporaries.ts';
 import { graphUnits, type GraphUnits, type PassOf } from '../model/units.ts';
 import { programKernels } from './program-kernels.ts';
@@ -47,6 +48,7 @@ export class PlanReader {
   private readonly pendingSums: PendingSums;
   /** Exchanges that the backward pass finds done, and the node that makes what they move. */
   private readonly saved: { readonly producer: number; readonly steps: readonly Step[] }[] = [];
+  private readonly gathers: NarrowGathers;
   private readonly repeats: readonly GatheredRepeats[];
   /** Their calls: what they make is not kept, and made again in the backward pass. */
   private readonly repeated: ReadonlySet<number>;
@@ -62,6 +64,7 @@ export class PlanReader {
     this.graphUnits = graphUnits(graph, flow.phases, layers, table);
     this.routes = new Routes(model, choice);
     this.gradientOf = gradientRoots(model, table);
+    this.gathers = new NarrowGathers(model, this.graphUnits, table, system);
     this.repeats = gatheredRepeats(model, this.routes);
     this.repeated = new Set(this.repeats.flatMap((r) => r.nodes));
     this.compute = new Float64Array(graph.nodes.length);
@@ -116,7 +119,7 @@ export class PlanReader {
       if (copy === 'reused') continue;
       const plan = redistributor.plan(type, from, to);
       if (plan === undefined) throw internalError('a chosen redistribution is refused');
-      for (const step of plan.steps) steps.push(step);
+      for (const step of plan.steps) steps.push(this.gathers.stepOf(use, step));
     }
     const exchanged = steps.some((s) => s.kind === 'all_to_all') && isSavedAsTaken(this.model, this.routes, this.table, use); // prettier-ignore
     const producer = flow.values[use.value].node;
@@ -285,9 +288,19 @@ export class PlanReader {
   /** Bytes of the results of a node on a device, as they are kept. */
   private bytes(n: number, policy: Checkpoint): number {
     const { flow, graph } = this.model;
-    const isAgain = modulesOf(policy).includes('core_attn') && this.table.get(graph.nodes[n].target)?.cls === 'attention'; // prettier-ignore
+    const isAttention = this.table.get(graph.nodes[n].target)?.cls === 'attention';
+    const isAgain = isAttention && modulesOf(policy).includes('core_attn');
     const results = isAgain ? flow.results[n].slice(0, 1) : flow.results[n];
-    return [...results].reduce((sum, v) => (v < 0 ? sum : sum + this.pendingSums.keptBytes(v)), 0);
+    const bytes = [...results].reduce((sum, v) => (v < 0 ? sum : sum + this.pendingSums.keptBytes(v)), 0);
+    return bytes + (isAttention && !isAgain ? this.scoreBytes(n) : 0);
+  }
+
+  private scoreBytes(n: number): number {
+    const { strategies, nodeVariable, space } = this.model;
+    const entry = strategies.nodes[n];
+    if (this.system === undefined || entry?.call === undefined) return 0;
+    const call = localCall(entry, this.choice[nodeVariable[n]], space);
+    return call === undefined ? 0 : keptScoreBytes(call, this.system.software);
   }
 
   private valueBytes(value: number): number {
@@ -361,6 +374,7 @@ export class PlanReader {
           rowWays: meta.shape.length === 0 || role !== 'parameter' ? Number.MAX_SAFE_INTEGER : rowWays,
           itemBytes: DTYPE_BYTES[meta.dtype],
           state: { parameter: state.parameter, gradient: state.gradient, optimizer: state.optimizer },
+          ...(meta.shape.length > 1 && unit > 0 && unit < graphUnits.count - 1 ? { isNarrow: true } : {}),
           usedForward: used?.forward ?? false,
           usedBackward: used?.backward ?? false,
           trained: trained.has(name),

@@ -94,11 +94,17 @@ export class Composer {
   /** How the software sums gradients over data ranks, with so many stages. */
   private moving(units: number, stages: number): UnitMoving | undefined {
     if (this.system === undefined) return undefined;
-    const { gradientBytes, overlap, bucket } = this.system.software;
+    const { gradientBytes, overlap, bucket, keptWeightBytes } = this.system.software;
     const times = new Array<number>(units).fill(0);
     times[0] = times[units - 1] = 1;
     for (const l of this.kinds.standsFor) times[l + 1] += 1 / stages;
-    return { gradientBytes, sumsWhole: !overlap, ...(bucket === undefined ? {} : { bucket }), times };
+    return {
+      gradientBytes,
+      sumsWhole: !overlap,
+      ...(bucket === undefined ? {} : { bucket }),
+      ...(keptWeightBytes === undefined ? {} : { keptWeightBytes }),
+      times,
+    };
   }
 
   /** Microbatches of a step, 0 where the batch does not divide. */
@@ -252,7 +258,8 @@ export class Composer {
         step:
           add(all, (u) => u.stepSum + u.stepGather + u.update) -
           (this.overlaps ? savedInStep(all, runs) : 0) +
-          (this.system?.constants.stepHostSeconds ?? 0),
+          (this.system?.constants.stepHostSeconds ?? 0) +
+          this.largestSeconds(made.groups, all.length),
         moves: add(all, (u) => u.gatherForward + u.gatherBackward + u.scatter),
         saved: runs.reduce((t, r) => t + r.forward + r.backward, 0),
         compute: add(all, (u) => u.compute) * m,
@@ -356,6 +363,13 @@ export class Composer {
     };
   } // prettier-ignore
 
+  /** Seconds in which devices agree on the largest values of all casts, once for each pass. */
+  private largestSeconds({ dense: { collectives, mesh } }: DataGroups, units: number): number {
+    if (this.system?.software.largest !== 'step') return 0;
+    const dims = mesh.names.flatMap((name, d) => (name !== 'pp' && mesh.sizes[d] > 1 ? [d] : []));
+    return dims.length === 0 ? 0 : 2 * collectives.seconds('all_reduce', LARGEST_BYTES * units, dims);
+  }
+
   /** Bytes that a neighbour is about to use, gathered already. */
   private aheadBytes(chunks: readonly (readonly Unit[])[]): number {
     if (!this.overlaps) return 0;
@@ -399,6 +413,9 @@ interface Slower {
   readonly seconds?: undefined;
   readonly unitsAgain: number;
 }
+
+/** Four products of a layer, with two operands and a gradient each, 4 bytes a number. */
+const LARGEST_BYTES = 4 * 3 * 4;
 
 type Ways = Pick<LayoutTuning, 'once' | 'paired'>;
 

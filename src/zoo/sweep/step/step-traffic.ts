@@ -76,10 +76,13 @@ export function stepTraffic(request: UnitRequest, kinds: LayerKinds, place: Devi
   }
   if (routed !== undefined)
     for (const [index, n] of times) {
-      const { moves } = tokenExchange(groups, routedUnits(routed, sizes)?.[index]?.dispatchBytes ?? 0, routed, request.system?.software.expertTokensOnce);
+      const { expertTokensOnce, sentBytes = 2 } = request.system?.software ?? {};
+      const bytes = routedUnits(routed, sizes)?.[index]?.dispatchBytes ?? 0;
+      const legs = [sentBytes / 2, 1].map((share) => tokenExchange(groups, share * bytes, routed, expertTokensOnce).moves);
       // Once in each pass; a block that is recomputed dispatches and combines once more.
       const passes = 2 * n + (routedPart(checkpoint) === 'full' ? (twice.get(index) ?? 0) : 0);
-      for (const move of moves) put(move, microbatches * passes, visible.exchange);
+      // Both ways are listed of each: half of them run.
+      for (const moves of legs) for (const move of moves) put(move, (microbatches * passes) / 2, visible.exchange);
     }
   return [...sums.values()].sort((a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1));
 } // prettier-ignore

@@ -87,8 +87,13 @@ function builtUnits(request: UnitRequest): Unit[] {
     const exchange =
       block === undefined || routed === undefined
         ? 0
-        : 2 * tokenExchange(groups, block.dispatchBytes, routed, system?.software.expertTokensOnce).seconds;
-    const moved = modelMoves(u, request);
+        : exchanged(groups, block.dispatchBytes, routed, system?.software);
+    const moved = withLargest(
+      modelMoves(u, request),
+      block === undefined ? ALL_CASTS : ATTENTION_CASTS,
+      index > 0 && index < core.units.length - 1,
+      request,
+    );
     const twice = secondRun(u, request);
     const again = twice.compute + (block?.recomputeSeconds[part] ?? 0);
     const secondExchange = part === 'full' ? exchange : 0;
@@ -201,6 +206,24 @@ function boundarySeconds(bytes: number, { sizes, kind, groups: { dense }, system
 interface Move extends Beside {
   readonly inside: number;
 }
+
+/** Seconds of tokens on their way to experts and back, where the former may be narrower. */
+function exchanged(groups: DataGroups, bytes: number, routed: RoutedCosts, software: StepSystem['software'] | undefined): number {
+  const one = (share: number): number => tokenExchange(groups, share * bytes, routed, software?.expertTokensOnce).seconds;
+  return one((software?.sentBytes ?? 2) / 2) + one(1);
+} // prettier-ignore
+
+/** Casts of a layer whose operand tensor-parallel ranks have in parts: forward of attention's and the feed-forward layer's input, backward of their results. */
+const ALL_CASTS = 2;
+const ATTENTION_CASTS = 1;
+
+/** With what devices of a cut sequence say of their largest values, a number at a time. */
+function withLargest(moves: ModelMoves, casts: number, inLayer: boolean, { sizes, kind, groups: { dense }, system }: UnitRequest): ModelMoves {
+  if (system?.software.largest !== 'tensor' || sizes.tp === 1 || !kind.sequenceParallel || !inLayer) return moves;
+  const seconds = casts * dense.collectives.seconds('all_reduce', 4, dense.mesh.resolve(['tp']));
+  const more = (move: Move): Move => ({ ...move, seconds: move.seconds + seconds });
+  return { ...moves, forward: more(moves.forward), input: more(moves.input) };
+} // prettier-ignore
 
 /** Collectives on the model dims by pass: what is visible of them, and the compute that hides the rest. */
 interface ModelMoves {
