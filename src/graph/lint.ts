@@ -5,7 +5,7 @@ import { controlCall, placeholdersOf } from './control.ts';
 import { interpret } from './interpret.ts';
 import { lintError, topologicalOrder, undefinedOutput, undefinedValue } from './order.ts';
 import { DTYPE_BYTES, type Arg, type Graph, type Node, type Output, type ValueType } from './types.ts';
-import { NO_KWARGS, getOwn, isList, sameType, typeText } from './value.ts';
+import { NO_KWARGS, getOwn, isList, sameShape, sameType, typeText } from './value.ts';
 
 /** Type of a call by the operator's own rule; undefined where the operator is not known. */
 export type Retype = (node: Node, typeOf: (name: string) => ValueType) => ValueType | undefined;
@@ -296,11 +296,11 @@ function checkOutputs(graph: Graph, defined: ReadonlyMap<string, Node>, roleName
     if (target === undefined)
       throw lintError('outputs', value, `output '${slot}' of graph ${graph.name} belongs to no placeholder`);
     if (value === undefined) continue;
-    if (!sameType(value.type, target.type))
+    if (!sameType(value.type, target.type) && !(output.role === 'grad' && isWidened(value.type, target.type)))
       throw lintError(
         output.role === 'grad' ? 'gradients' : 'outputs', value,
         `${slot} has type ${typeText(value.type)}, its placeholder ${target.name} has ${typeText(target.type)}`,
-        'shape and dtype must be equal',
+        output.role === 'grad' ? 'shape and dtype must be equal, or the gradient is float32 of a narrower parameter' : 'shape and dtype must be equal',
       ); // prettier-ignore
   }
 }
@@ -308,4 +308,10 @@ function checkOutputs(graph: Graph, defined: ReadonlyMap<string, Node>, roleName
 function slotName(output: Output): string {
   if (output.role === 'output') return `output ${output.index}`;
   return output.role === 'newstate' ? `newstate ${output.of} ${output.stateName}` : `${output.role} ${output.of}`;
+}
+
+/** A gradient that is added up in float32 beside a parameter of 16 bits. */
+function isWidened(gradient: ValueType, parameter: ValueType): boolean {
+  if (gradient.kind !== 'tensor' || parameter.kind !== 'tensor' || gradient.dtype !== 'f32') return false;
+  return (parameter.dtype === 'bf16' || parameter.dtype === 'f16') && sameShape(gradient.shape, parameter.shape);
 }

@@ -13,6 +13,8 @@ import { Redistributor } from '../cost/redistribution/redistribute.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { PlacementKinds } from '../mesh/placements/kinds.ts';
+import { gradientDtype } from '../cost/memory/state-bytes.ts';
+import { gradientCasts, gradientsIn } from '../passes/training/gradient-dtype.ts';
 import { checkPlannedDims, parseMesh } from '../mesh/devices/mesh.ts';
 import { parsePlacement } from '../mesh/sharding/parse.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
@@ -100,7 +102,11 @@ export function prepare(
   };
   const charges = new RedistributionCharges(new Redistributor(space, collectives, { checkTime }));
   refuseShardedText(original);
-  const straight = checkpointed(plannable(original, operators), request, operators, cluster);
+  const straight = summedIn(
+    checkpointed(plannable(original, operators), request, operators, cluster),
+    request,
+    operators,
+  );
   const opened = openBodies(straight, operators, request);
   const table = opened?.table ?? operators;
   const graph = opened?.graph ?? straight;
@@ -129,6 +135,9 @@ export function prepare(
     charges,
     optimizer: request.optimizer,
     gradients: request.gradients,
+    ...(request.gradients === undefined
+      ? {}
+      : { inPlace: gradientCasts(graph, gradientDtype(request.gradients, 'f32'), table) }),
     sharing: request.sharing,
     ...runs,
     budgetBytes,
@@ -257,6 +266,11 @@ function checkpointed(graph: Graph, request: PlanRequest, table: OperatorTable, 
   return { ...graph, notes: [...(graph.notes ?? []), note] };
 }
 
+/** Gradients in the dtype in which they are to be summed; a program of theirs that is asked for again has them. */
+function summedIn(graph: Graph, { gradients }: PlanRequest, table: OperatorTable): Graph {
+  return gradients === undefined ? graph : gradientsIn(graph, gradientDtype(gradients, 'f32'), table);
+}
+
 /** A graph that is one rank's program has collectives in it and local shapes: there is nothing left to shard. */
 function refuseShardedText(graph: Graph): void {
   const node = graph.nodes.find((n) => n.kind === 'call' && n.target.includes('c10d_functional'));
@@ -337,7 +351,9 @@ function assumptionsOf(
     ...(request.gradients === undefined
       ? []
       : [
-          `Gradients are kept in ${request.gradients} (--gradients). Their sums over the mesh are priced in the dtype of the program.`,
+          model.uses.some((use) => use.stays === true)
+            ? `Gradients are kept in ${request.gradients} (--gradients): widened where they are made, and summed over the mesh so.`
+            : `Gradients are kept in ${request.gradients} (--gradients). Their sums over the mesh are priced in the dtype of the program.`,
         ]),
   ];
   const usable = usableMemoryBytes(model.cluster);

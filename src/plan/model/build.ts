@@ -5,7 +5,7 @@
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { shareCopies } from './copies.ts';
 import type { BuildInput } from './input.ts';
-import type { CopyVariable, Model, NodeSeconds, Use } from './model.ts';
+import type { CopyVariable, Model, NodeSeconds, SpecList, Use } from './model.ts';
 import { strategySeconds } from './node-costs.ts';
 import { memoryRows, parameterStates } from './state-memory.ts';
 import { chargedKey, repeated, TableBuilder } from './tables.ts';
@@ -88,7 +88,7 @@ function connect(
     const charged = charges.typeOf(flow.values[use.value]);
     if (use.copy < 0) {
       const owned = columns.result(node, result);
-      const table = tables.redistribution(type, charged, owned, use.demands, use.times);
+      const table = use.stays === true ? inPlace(tables, owned, use.demands) : tables.redistribution(type, charged, owned, use.demands, use.times); // prettier-ignore
       tables.addEdge(edge, nodeVariable[node], use.variable, table, owned.mapId, use.demands.mapId);
       return;
     }
@@ -109,7 +109,19 @@ function connect(
   });
 }
 
-/** Parameters that are one tensor are placed the same way: a table that allows equal placements only. */
+/** A table that allows equal placements only. */
+function inPlace(tables: TableBuilder, a: SpecList, b: SpecList): number {
+  return tables.table(`tie${a.list}:${b.list}`, a.specs.length, b.specs.length, () => {
+    const costs = new Float64Array(a.specs.length * b.specs.length).fill(Infinity);
+    a.specs.forEach((id, i) => {
+      const j = b.specs.indexOf(id);
+      if (j >= 0) costs[i * b.specs.length + j] = 0;
+    });
+    return costs;
+  });
+}
+
+/** Parameters that are one tensor are placed the same way. */
 function tieParameters(input: BuildInput, columns: SpecColumns, tables: TableBuilder, nodeVariable: Int32Array): void {
   const byRole = placeholdersByRoleName(input.graph);
   for (const group of input.graph.ties ?? []) {
@@ -117,14 +129,7 @@ function tieParameters(input: BuildInput, columns: SpecColumns, tables: TableBui
     for (const other of others) {
       const a = columns.result(owner, 0);
       const b = columns.result(other, 0);
-      const table = tables.table(`tie${a.list}:${b.list}`, a.specs.length, b.specs.length, () => {
-        const costs = new Float64Array(a.specs.length * b.specs.length).fill(Infinity);
-        a.specs.forEach((id, i) => {
-          const j = b.specs.indexOf(id);
-          if (j >= 0) costs[i * b.specs.length + j] = 0;
-        });
-        return costs;
-      });
+      const table = inPlace(tables, a, b);
       tables.addEdge({ kind: 'tie' }, nodeVariable[owner], nodeVariable[other], table, a.mapId, b.mapId);
     }
   }

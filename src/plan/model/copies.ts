@@ -18,6 +18,7 @@ export function shareCopies(
   const copyOf = new Map<Use, number>();
   const groups = new Map<string, Use[]>();
   for (const use of uses) {
+    if (use.stays === true) continue;
     const key = `${use.value}:${use.phase}:${use.scope}`;
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [use]);

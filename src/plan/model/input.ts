@@ -25,6 +25,8 @@ export interface BuildInput {
   readonly charges: RedistributionCharges;
   readonly optimizer: Optimizer | undefined;
   readonly gradients: Gradients | undefined;
+  /** Nodes that take what they read where it is made (`gradientCasts`); absent: none. */
+  readonly inPlace?: ReadonlySet<number>;
   readonly sharing: boolean;
   /** Most stretches of neighbouring mesh dims in which a placement may differ, see `runsOf`; absent: any number. */
   readonly mostRuns?: number;

@@ -95,6 +95,8 @@ export interface Use {
   readonly times: number;
   /** Distinct demanded shardings, and for each value of the variable the position of its demand. */
   readonly demands: SpecList;
+  /** Whether the value is used where it lies: a gradient is cast before it is summed. */
+  readonly stays?: true;
   /** Copy that serves this use, -1 where the value has none in this phase. */
   readonly copy: number;
 }

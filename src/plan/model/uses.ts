@@ -5,6 +5,7 @@
 import { ownersOfOutputs } from '../../graph/carried.ts';
 import { shardable } from '../../mesh/sharding/sharding.ts';
 import { runsOf } from '../../strategy/runs.ts';
+import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { StrategyTable } from '../../strategy/nodes.ts';
 import type { BuildInput } from './input.ts';
 import type { SpecList, Use } from './model.ts';
@@ -42,6 +43,11 @@ export class SpecColumns {
   }
 }
 
+/** Whether an output is placed as what it is named for: it has its type, or it is the gradient in the dtype of the sums. */
+function isPartner(of: Dataflow['values'][number], value: Dataflow['values'][number], role: string): boolean {
+  return of.type === value.type || (role === 'grad' && String(of.meta.shape) === String(value.meta.shape));
+}
+
 const OUTERMOST = { scope: 0, times: 1 } as const;
 
 /** Every use of a value, without copies yet: inputs of calls in node order, then what the program returns. */
@@ -69,10 +75,11 @@ export function collectUses(
         ...moveOf(value, n),
         demands: columns.of(n, i),
         copy: -1,
+        ...(input.inPlace?.has(n) === true ? { stays: true } : {}),
       });
     });
   });
-  const typeOf = (n: number): number => flow.values[flow.results[n][0]].type;
+  const metaOf = (n: number): Dataflow['values'][number] => flow.values[flow.results[n][0]];
   const ownerOf = ownersOfOutputs(graph);
   const tangents = new Map<number, number>();
   graph.nodes.forEach((node, n) => {
@@ -83,7 +90,7 @@ export function collectUses(
     const named = output.role === 'output' ? tangents.get(output.index ?? k) : ownerOf(output);
     // A graph without stated roles counts updated statistics among its outputs: their tangent is another tensor's.
     const stated = input.typedOutputs?.get(k);
-    const partner = stated === undefined && named !== undefined && typeOf(named) === flow.values[value].type ? named : undefined; // prettier-ignore
+    const partner = stated === undefined && named !== undefined && isPartner(metaOf(named), flow.values[value], output.role) ? named : undefined; // prettier-ignore
     const at = { kind: 'output', output: k } as const;
     const phase = output.role === 'output' ? 'forward' : 'backward';
     if (partner !== undefined) {

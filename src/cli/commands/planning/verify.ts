@@ -148,7 +148,8 @@ async function plannedModel(
     const { sizes: meshSizes } = parseMesh(request.mesh);
     const own: Shrunk = { graph, sizes: [], kept: [] };
     const replan = options.replan === true || !options.shrink;
-    const again = request.checkpoint !== undefined && request.checkpoint !== 'none';
+    const again =
+      (request.checkpoint !== undefined && request.checkpoint !== 'none') || request.gradients !== undefined;
     const before =
       options.shrink && (replan || !again)
         ? reducedProgram(graph, table, { meshSizes, seed, unknown: request.unknown })

@@ -71,7 +71,7 @@ export const MEMORY = {
   ),
   gradients: value(
     '--gradients <dtype>',
-    'what gradients are kept in until the update, fp32 or bf16; of models by name that compare prices, what they are summed in too (default: the dtype of their parameter, or what --framework does)',
+    'what gradients are kept in until the update, fp32 or bf16, and what they are summed in: a plan widens 16-bit gradients where they are made (default: the dtype of their parameter, or what --framework does)',
     oneOf(GRADIENTS),
     (gradients) => ({ gradients }),
   ),
