@@ -109,8 +109,8 @@ describe('experts', () => {
       expect(apart.seconds - paired.seconds).toBeLessThan(0.75 * apart.exchangeSeconds);
       expect(paired.computeSeconds).toBe(apart.computeSeconds);
       const more = paired.memory.activationBytes / apart.memory.activationBytes;
-      const kept = apart.stages[0].inFlight;
-      expect(paired.stages[0].inFlight).toBe(kept + 1);
+      const kept = apart.composed.stages[0].inFlight;
+      expect(paired.composed.stages[0].inFlight).toBe(kept + 1);
       if (sizes.pp === 1) expect(more).toBeCloseTo(2, 9);
       const move = composer.traffic(priced.core, costs, { sizes, kind }, { ...tuning, paired: true }, paired).find((t) => t.axes === 'ep')!; // prettier-ignore
       expect(move.exposedSeconds).toBeLessThan(move.seconds);

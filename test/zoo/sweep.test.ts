@@ -322,7 +322,7 @@ describe('a sweep of the small model on 8 devices', () => {
       const kind: LayoutKind = { mode: 'dp', context: 'cp', sequenceParallel };
       const priced = await solver.price(coreRequest(sizes, kind, 1));
       if (priced.status === 'refused') throw new Error(priced.reason);
-      const { boundaries } = composer.compose(priced.core, undefined, sizes, kind, tuning)!;
+      const { boundaries } = composer.compose(priced.core, undefined, sizes, kind, tuning)!.composed;
       expect(boundaries.map((b) => b.bytes)).toEqual([mib * 2 ** 20]);
     }
   }, 60_000); // prettier-ignore

@@ -41,16 +41,22 @@ export function withCertainty(comparison: Comparison, asked: Asked): Comparison 
   const { cluster, experts, cost, by, trains, memoryBytes } = asked;
   const limit = memoryBytes ?? cluster.memoryBytes;
   const fits = comparison.holds === 'states' ? undefined : (bytes: number): number => fitProbability(bytes, limit);
-  const plans = comparison.plans.map((plan) => (fits === undefined ? plan : { ...plan, fitProbability: fits(plan.peakBytes) })); // prettier-ignore
+  const likely = ({ peakBytes }: ComparedPlan): Pick<ComparedPlan, 'fitProbability'> => (fits === undefined ? {} : { fitProbability: fits(peakBytes) }); // prettier-ignore
+  const plans = comparison.plans.map((plan) => withFields(plan, likely(plan)));
   if (cost !== 'nccl' || !trains)
     return { ...comparison, plans, unsure: trains ? `no band: the prices of ${cost} were not set against measured runs` : 'no band: only training steps were measured' }; // prettier-ignore
   const hosts = comparison.devices > cluster.devicesPerHost ? 2 : 1;
   const pool = nearestPool({ accelerator: cluster.accelerator, experts, hosts });
   const { p10, p90 } = pool[by];
-  const banded = plans.map((plan) => ({ ...plan, secondsBand: [plan.seconds * p10, plan.seconds * p90] as const }));
+  const banded = plans.map((plan) => withFields(plan, { secondsBand: [plan.seconds * p10, plan.seconds * p90] }));
   const { pairs } = fidelity();
   const figures = { p10, p90, from: poolText(pool), runs: pool.runs, families: pool.families, alikeShare: pairs[by], alikeGroups: pairs.groups }; // prettier-ignore
   return { ...comparison, plans: banded, certainty: { ...figures, ...tiesOf(banded, pairs[by]) } };
+}
+
+/** A plan with more fields; what it makes on demand is not asked for. */
+function withFields(plan: ComparedPlan, fields: Partial<ComparedPlan>): ComparedPlan {
+  return Object.assign(Object.defineProperties({}, Object.getOwnPropertyDescriptors(plan)) as ComparedPlan, fields);
 }
 
 /** The certainty of a comparison that was put together from pieces: their figures, and what is alike in the whole. */

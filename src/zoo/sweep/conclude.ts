@@ -3,22 +3,19 @@
  * the next best.
  */
 
-import { bytesText, excessOver, secondsText } from '../../units.ts';
 import { fp8Text } from '../../cost/kernels/fp8-recipes.ts';
 import { matrixPeak } from '../../cost/compute.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';
 import { clusterTopology, type Hosts } from '../../cost/hardware/topology.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { dominators, paretoFront } from '../compare/pareto.ts';
-import { recomputeText } from '../recipes/recompute-text.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../compare/comparison.ts';
-import type { Traffic } from '../compare/price.ts';
 import { isPolicy, modulesOf } from '../recipes/checkpoints.ts';
-import { coreKey, type CoreCost } from './model/types.ts';
 import type { CutsLeftOut } from './step/expert-cuts.ts';
-import { coreRequest, allocationOfLayout } from './model/layout.ts';
+import { allocationOfLayout } from './model/layout.ts';
 import type { SweepQuestion } from './model/question.ts';
 import type { PricedRow } from './step/row-pricer.ts';
+import { coreOf, Reasons, type NamedRow } from './reasons.ts';
 import type { SweepResult } from './sweep.ts';
 
 /** A sweep as a comparison: names, the front, why every other plan is not the best, the next best. */
@@ -29,7 +26,6 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
   const peak = matrixPeak(result.composer.cluster, result.dtype).flopsPerSecond;
   const utilization = (seconds: number): ReturnType<typeof programUtilization> =>
     programUtilization(question.globalBatch * kinds.sequenceFlops, true, seconds, question.devices, peak);
-  const reported = best === undefined ? undefined : { ...best, traffic: trafficOf(result, best.row) };
   const points = named.map(({ name, row }) => ({
     name,
     seconds: row.figures.seconds,
@@ -38,18 +34,13 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
   }));
   const front = paretoFront(points);
   const dominatorOf = dominators(points);
-  const traffics = trafficsOf(result);
+  const reasons = new Reasons(result, best);
   const plans = named.map(({ name, row }): ComparedPlan => {
     const { figures, tuning, fits } = row;
-    const traffic = traffics.get(row) ?? [];
     const core = coreOf(result, row);
     const over = figures.peakBytes - budgetBytes;
     const dominated = dominatorOf({ name, ...row.figures });
-    const loses =
-      reported === undefined || name !== reported.name
-        ? whyNot(row, traffic, reported, dominated, over, best)
-        : undefined;
-    return {
+    const plan: ComparedPlan = {
       name,
       plan: row.row.name,
       origin: row.row.kind.free === true ? 'ilp' : 'zoo',
@@ -60,8 +51,6 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
       fits,
       ...(over > 0 ? { overBytes: over } : {}),
       choice: row.row.kind.mode !== 'zero1' && row.row.kind.mode !== 'zero2',
-      traffic,
-      ...loses,
       ...(over > 0 || dominated === undefined ? {} : { dominatedBy: dominated }),
       layout: {
         computeSeconds: figures.computeSeconds,
@@ -80,14 +69,21 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
         ...(tuning.checkpoint === 'none' ? {} : { unitsAgain: figures.unitsAgain }),
         ...(tuning.once ? { gathersOnce: true } : {}),
         ...(tuning.paired === true ? { pairsMicrobatches: true } : {}),
-        stages: figures.stages,
-        boundaries: figures.boundaries,
-        pointToPointBytes: 2 * figures.microbatches * figures.boundaries.reduce((sum, b) => sum + b.bytes, 0),
+        get stages() {
+          return figures.composed.stages;
+        },
+        get boundaries() {
+          return figures.composed.boundaries;
+        },
+        get pointToPointBytes() {
+          return 2 * figures.microbatches * figures.composed.boundaries.reduce((sum, b) => sum + b.bytes, 0);
+        },
         pricedLayers: kinds.shallow,
         ...(core?.proof === undefined ? {} : { shallowProof: core.proof }),
         ...(row.like === undefined ? {} : { placements: `${row.like.name} on ${row.like.mesh}` }),
       },
     };
+    return reasons.of(plan, row, dominated);
   });
   const frontier = front.flatMap((name) => {
     const p = points.find((q) => q.name === name);
@@ -142,11 +138,6 @@ function hostsOf(sizes: readonly number[], cluster: Hosts): number[] {
   return mesh.sizes.map((_, d) => clusterTopology(cluster, mesh, [d]).hosts);
 }
 
-interface NamedRow {
-  readonly name: string;
-  readonly row: PricedRow;
-}
-
 /** The best mesh of a plan has the plain name, the others their sizes behind it. */
 function nameRows(rows: readonly PricedRow[]): NamedRow[] {
   const seen = new Set<string>();
@@ -155,84 +146,6 @@ function nameRows(rows: readonly PricedRow[]): NamedRow[] {
     seen.add(row.row.name);
     return { name, row };
   });
-}
-
-function coreOf(result: SweepResult, { row: own, like, tuning }: PricedRow): CoreCost | undefined {
-  const row = like ?? own;
-  return result.cores.get(coreKey(coreRequest(row.sizes, row.kind, tuning.microbatch)));
-}
-
-/** The collectives of every plan; those of one program and mesh after each other, since they share the costs of their parameters. */
-function trafficsOf(result: SweepResult): Map<PricedRow, readonly Traffic[]> {
-  const keyOf = (priced: PricedRow): string => {
-    const { sizes, kind } = priced.like ?? priced.row;
-    const { pp, dp_replicate, dp_shard, cp, tp } = sizes;
-    return `${coreKey(coreRequest(sizes, kind, priced.tuning.microbatch))} ${[pp, dp_replicate, dp_shard, cp, tp].join()} ${kind.mode} ${priced.tuning.once}`;
-  };
-  const keyed = result.priced.map((row) => ({ row, key: keyOf(row) }));
-  keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
-  return new Map(keyed.map(({ row }) => [row, trafficOf(result, row)]));
-}
-
-function trafficOf(result: SweepResult, priced: PricedRow): readonly Traffic[] {
-  const core = coreOf(result, priced);
-  if (core === undefined) return [];
-  const { sizes, kind } = priced.like ?? priced.row;
-  const ways = core.request.axes.reduce((n, a) => n * a.size, 1);
-  const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
-  const traffic = result.composer.traffic(core, routed, { sizes, kind }, priced.tuning, priced.figures);
-  // The mesh's text has one name for data ranks where they are one dim.
-  if (sizes.dp_replicate > 1 && sizes.dp_shard > 1) return traffic;
-  return traffic.map((t) => ({ ...t, axes: t.axes.replace(/\bdp_(shard|replicate)\b/, 'dp') }));
-}
-
-/** The term that costs a plan most against the best one, with the bytes where it is a collective. */
-function whyNot(
-  row: PricedRow,
-  traffic: readonly Traffic[],
-  best: (NamedRow & { readonly traffic: readonly Traffic[] }) | undefined,
-  dominated: string | undefined,
-  overBytes: number,
-  fastest: NamedRow | undefined,
-): { readonly why: string; readonly cause?: string } {
-  if (overBytes > 0) {
-    const cause = largestClass(row);
-    return { why: `does not fit: ${bytesText(overBytes)} over the budget, ${cause}`, cause };
-  }
-  if (best === undefined || fastest === undefined) return { why: 'no plan fits' };
-  const a = row.figures;
-  const b = best.row.figures;
-  const slowdown = excessOver(b.seconds, a.seconds);
-  const again = recomputeOf(row);
-  const terms: (readonly [text: string, seconds: number])[] = [
-    [again === recomputeOf(best.row) ? 'compute' : `compute (${again})`, a.computeSeconds - b.computeSeconds],
-    ['pipeline bubble', a.bubbleSeconds - b.bubbleSeconds],
-    ...[...new Set([...traffic, ...best.traffic].map((t) => `${t.kind} over ${t.axes}`))].map((key) => {
-      const own = traffic.find((t) => `${t.kind} over ${t.axes}` === key);
-      const other = best.traffic.find((t) => `${t.kind} over ${t.axes}` === key);
-      const bytes = (own?.sentBytes ?? 0) - (other?.sentBytes ?? 0);
-      return [bytes > 0 ? `${key}, ${bytesText(bytes)} more a device` : key, visible(own) - visible(other)] as const;
-    }),
-  ]; // prettier-ignore
-  const [text, seconds] = terms.reduce((most, t) => (t[1] > most[1] ? t : most));
-  const rest = dominated === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${dominated}`;
-  if (slowdown === 0) return { why: `equal seconds; ${rest}` };
-  const cause = `+${secondsText(seconds)} ${text}`;
-  return { why: `${(slowdown * 100).toPrecision(3)} % slower: ${cause}; ${rest}`, cause };
-}
-
-function recomputeOf({ tuning: { checkpoint }, figures: { unitsAgain } }: PricedRow): string {
-  return recomputeText({ checkpoint, unitsAgain });
-}
-
-/** Seconds of a collective that no compute hides. */
-function visible(t: Traffic | undefined): number {
-  return t?.exposedSeconds ?? t?.seconds ?? 0;
-}
-
-function largestClass({ figures: { memory } }: PricedRow): string {
-  const [name, bytes] = Object.entries(memory).reduce((most, entry) => (entry[1] > most[1] ? entry : most));
-  return `most of it ${name.replace('Bytes', '')} memory (${bytesText(bytes)})`;
 }
 
 /** The nearest plan, the nearest on another mesh, the nearest that treats states or tensors otherwise. */

@@ -67,8 +67,8 @@ export async function whatIf(
 /** What is chosen for a plan beside its mesh. */
 function settingsText({ tuning, figures }: PricedRow): string {
   const { microbatch, schedule, chunks, checkpoint } = tuning;
-  const { microbatches, unitsAgain, stages } = figures;
-  const pipeline = stages.length === 1 ? [] : [chunks > 1 ? `${schedule} by ${chunks}` : schedule];
+  const { microbatches, unitsAgain, place } = figures;
+  const pipeline = place.bounds.length === 2 ? [] : [chunks > 1 ? `${schedule} by ${chunks}` : schedule];
   const run = `${countedText(microbatches, 'microbatch', 'microbatches')} of ${microbatch}`;
   return [run, ...pipeline, recomputeText({ checkpoint, unitsAgain })].join(', ');
 }

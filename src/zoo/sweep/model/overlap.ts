@@ -29,6 +29,11 @@ export interface StateMoves {
   readonly stepGather: number;
 }
 
+/** What is visible at least of seconds of communication, however much compute there is beside them. */
+export function leastVisible(seconds: number): number {
+  return seconds * REMAINS;
+}
+
 /** Part of some seconds of communication that runs beside others of compute. */
 export interface Beside {
   /** What stays visible. */
@@ -127,12 +132,19 @@ export function savedInRun(units: readonly StateMoves[]): Saved {
  * @param runs what its chunks hide already in one microbatch
  */
 export function savedInStep(units: readonly StateMoves[], runs: readonly Saved[]): number {
-  const sum = (of: (u: StateMoves) => number): number => units.reduce((total, u) => total + of(u), 0);
-  const taken = (of: (s: Saved) => number): number => runs.reduce((total, s) => total + of(s), 0);
+  let [sums, gathers, backward, forward, takenBackward, takenForward] = [0, 0, 0, 0, 0, 0];
+  for (const u of units) {
+    sums += u.stepSum;
+    gathers += u.stepGather;
+    backward += u.backwardRoom;
+    forward += u.forwardRoom;
+  }
+  for (const run of runs) {
+    takenBackward += run.hiddenBackward;
+    takenForward += run.hiddenForward;
+  }
   // The gradients of the first unit are made last, and its parameters are wanted first: nothing hides those.
-  const sums = sum((u) => u.stepSum) - units[0].stepSum;
-  const gathers = sum((u) => u.stepGather) - units[0].stepGather;
-  const backward = sum((u) => u.backwardRoom) - taken((s) => s.hiddenBackward);
-  const forward = sum((u) => u.forwardRoom) - taken((s) => s.hiddenForward);
-  return (Math.min(sums, backward) + Math.min(gathers, forward)) * (1 - REMAINS);
+  sums -= units[0].stepSum;
+  gathers -= units[0].stepGather;
+  return (Math.min(sums, backward - takenBackward) + Math.min(gathers, forward - takenForward)) * (1 - REMAINS);
 }

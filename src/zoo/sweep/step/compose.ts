@@ -3,6 +3,7 @@
  * of the whole model.
  */
 
+import { composedStages, type ComposedStages } from './composed-stages.ts';
 import { evenBounds, stageBounds } from './stage-bounds.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
@@ -19,12 +20,13 @@ import { stepSystem, type SweepQuestion } from '../model/question.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
-import type { ComparedBoundary, ComparedStage, MemoryByClass } from '../../compare/comparison.ts';
+import type { MemoryByClass } from '../../compare/comparison.ts';
 import type { Traffic } from '../../compare/price.ts';
 import { GroupMaker } from '../rank/data-groups.ts';
 import type { DataGroups } from '../model/states.ts';
 import { keyValueBytes, stateOf, type Layout, type MadeLayout, type Parameters } from './composed-layout.ts';
 import { HeldActivations, type HeldBytes } from './held-activations.ts';
+import { isOverInMean, isOverSomewhere, leastUnits, takesAtLeast, type LeastUnits } from './least-units.ts';
 import { keptUnits } from './selective-recompute.ts';
 import { stepTraffic, type DevicePlace } from './step-traffic.ts';
 import { stateCosts, type StateCosts, type UnitMoving } from './state-costs.ts';
@@ -45,8 +47,7 @@ export interface Figures {
   readonly exchangeSeconds: number;
   /** Units whose results are recomputed in the backward pass. */
   readonly unitsAgain: number;
-  readonly stages: readonly ComparedStage[];
-  readonly boundaries: readonly ComparedBoundary[];
+  readonly composed: ComposedStages;
   /** Where the device that works longest is. */
   readonly place: DevicePlace;
 }
@@ -130,7 +131,7 @@ export class Composer {
     const known = this.latest;
     if (known !== undefined && known.core === core && known.routed === routed && known.sizes === sizes && known.kind === kind) return known;
     const groups = this.groupsOf(sizes, kind);
-    return (this.latest = { core, routed, sizes, kind, groups, states: new Map(), units: new Map(), cuts: new WeakMap() });
+    return (this.latest = { core, routed, sizes, kind, groups, states: new Map(), units: new Map(), cuts: new WeakMap(), least: new WeakMap() });
   } // prettier-ignore
 
   /** What the units of a layout are made from. */
@@ -189,6 +190,12 @@ export class Composer {
     return found;
   } // prettier-ignore
 
+  private least(made: MadeLayout, units: readonly Unit[], plain: readonly Unit[]): LeastUnits {
+    let found = made.least.get(units);
+    if (found === undefined) made.least.set(units, (found = leastUnits(units, plain, this.overlaps)));
+    return found;
+  }
+
   /**
    * Seconds and bytes of a layout; undefined where the schedule or the batch does not admit it.
    *
@@ -210,59 +217,64 @@ export class Composer {
     const m = this.microbatches(sizes, microbatch);
     if (m === 0) return undefined;
     const made = this.made(core, routed, { sizes, kind });
-    const units = this.units(made, checkpoint, tuning);
-    if (units.length - (tuning.asStated === true ? 0 : 2) < pp * v || (schedule === 'interleaved' && m % pp !== 0))
+    const plain = this.units(made, 'none', tuning);
+    if (plain.length - (tuning.asStated === true ? 0 : 2) < pp * v || (schedule === 'interleaved' && m % pp !== 0))
       return undefined;
+    // Passes that fill and empty the pipeline have no other microbatch beside them: all get the mean of what is saved.
+    const share = paired ? 1 - passesAlone(pp, v, m) / (m * v) : 0;
+    const { budgetBytes } = this;
+    const fitting = limits.fitting === true;
+    // What is recomputed has the same states, and briefly what it recomputes.
+    if (fitting && isOverInMean(budgetBytes, this.least(made, plain, plain), pp)) return undefined;
+    const units = this.units(made, checkpoint, tuning);
+    const least = this.least(made, units, plain);
+    if (takesAtLeast(limits.below ?? Infinity, least, { pp, microbatches: m, share })) return undefined;
     const bounds =
       tuning.asStated === true
         ? evenBounds(units.length - 2, pp * v)
-        : stageBounds(made, units, tuning, m, this.budgetBytes);
-    const strict = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
+        : stageBounds(made, units, tuning, m, budgetBytes);
     const inFlight = Array.from({ length: pp }, (_, i) => Math.min(m * v, keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i) + Number(paired))); // prettier-ignore
     const held = this.held.of(schedule, { devices: pp, microbatches: m, chunks: v }, inFlight, paired);
-    const plain = this.units(made, 'none', tuning);
+    if (fitting && isOverSomewhere(budgetBytes, least, bounds, held, paired)) return undefined;
+    const strict = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
     const kept =
       plain === units
         ? strict.map((list) => list.length)
         : tuning.asStated === true
           ? strict.map(() => 0)
           : this.keptOf(strict, plain, bounds, pp, held, paired);
-    const chunk = strict.map((list, k) => [...list.slice(0, list.length - kept[k]), ...plain.slice(bounds[k + 1] - kept[k], bounds[k + 1])]); // prettier-ignore
+    const chunk = plain === units ? strict : strict.map((list, k) => [...list.slice(0, list.length - kept[k]), ...plain.slice(bounds[k + 1] - kept[k], bounds[k + 1])]); // prettier-ignore
+    const filled = Array.from({ length: pp }, (_, i) => {
+      const own = chunk.filter((_, k) => k % pp === i);
+      const all = together(own);
+      const activations = held[i](own.map((list) => add(list, (u) => u.keptBytes)));
+      const temporary = mostTemporary(all) + this.aheadBytes(own) + (paired ? besideBytes(all) : 0);
+      const parameter = add(all, (u) => u.states[0]);
+      const gradient = add(all, (u) => u.states[1]);
+      const optimizer = add(all, (u) => u.states[2]);
+      const peak = Math.ceil(parameter + gradient + optimizer + activations + temporary);
+      return { own, all, kept: activations, temporary, parameter, gradient, optimizer, peak };
+    });
+    if (fitting && filled.some(({ peak }) => peak > budgetBytes)) return undefined;
     const saved = chunk.map((list) => (this.overlaps ? savedInRun(list) : NOTHING));
-    // Passes that fill and empty the pipeline have no other microbatch beside them: all get the mean of what is saved.
-    const share = paired ? 1 - passesAlone(pp, v, m) / (m * v) : 0;
     const seconds = chunk.map((list, k): StageSeconds => ({
       forward: add(list, (u) => u.forward + u.gatherForward - share * u.pairedForward) - saved[k].forward,
       backwardInput:
         add(list, (u) => u.input + u.gatherBackward + u.scatter - share * u.pairedBackward) - saved[k].backward,
       backwardWeight: add(list, (u) => u.weight),
     }));
-    const devices = Array.from({ length: pp }, (_, i) => {
-      const own = chunk.filter((_, k) => k % pp === i);
+    const devices = filled.map((device, i) => {
+      const { own, all } = device;
       const runs = saved.filter((_, k) => k % pp === i);
-      const all = own.flat();
-      const activations = held[i](own.map((list) => add(list, (u) => u.keptBytes)));
-      const temporary =
-        Math.max(...all.map((u) => u.temporaryBytes)) + this.aheadBytes(own) + (paired ? besideBytes(all) : 0);
-      const [parameter, gradient, optimizer] = [0, 1, 2].map((k) => add(all, (u) => u.states[k]));
       return {
-        all,
+        ...device,
         inFlight: inFlight[i],
-        kept: activations,
-        temporary,
-        parameter,
-        gradient,
-        optimizer,
-        peak: Math.ceil(parameter + gradient + optimizer + activations + temporary),
-        stepMoves: add(all, (u) => u.stepSum + u.stepGather),
+        runs,
         step:
           add(all, (u) => u.stepSum + u.stepGather + u.update) -
           (this.overlaps ? savedInStep(all, runs) : 0) +
           (this.system?.constants.stepHostSeconds ?? 0) +
           this.largestSeconds(made.groups, all.length),
-        moves: add(all, (u) => u.gatherForward + u.gatherBackward + u.scatter),
-        saved: runs.reduce((t, r) => t + r.forward + r.backward, 0),
-        compute: add(all, (u) => u.compute) * m,
         busy: own.reduce((t, _, c) => t + total3(seconds[c * pp + i]), 0) * m,
       };
     });
@@ -270,11 +282,10 @@ export class Composer {
     const full = devices[fullest];
     const busiest = devices.reduce((k, d, i) => (d.busy + d.step > devices[k].busy + devices[k].step ? i : k), 0);
     const at = devices[busiest];
-    if (limits.fitting === true && full.peak > this.budgetBytes) return undefined;
     if (at.busy + at.step >= (limits.below ?? Infinity)) return undefined;
     const unitsAgain = chunk.reduce((total, list, k) => total + list.length - kept[k], 0);
     // Of plans that do not fit the leanest counts, whatever its seconds.
-    if (full.peak > this.budgetBytes && full.peak >= (limits.leaner ?? Infinity)) return { unitsAgain };
+    if (full.peak > budgetBytes && full.peak >= (limits.leaner ?? Infinity)) return { unitsAgain };
     const lasts = chunk.slice(0, -1).map((list) => list[list.length - 1]);
     const played = this.player.ends({
       schedule,
@@ -291,12 +302,19 @@ export class Composer {
     const ends = devices.map((d, i) => played[i] + alone + d.step);
     const stepEnd = Math.max(...ends);
     if (stepEnd >= (limits.below ?? Infinity)) return { unitsAgain };
+    const computeSeconds = add(at.all, (u) => u.compute) * m;
+    const moves = add(at.all, (u) => u.gatherForward + u.gatherBackward + u.scatter);
+    const stepMoves = add(at.all, (u) => u.stepSum + u.stepGather);
+    const hidden = at.runs.reduce((t, r) => t + r.forward + r.backward, 0);
+    const works = devices.map((d) => ({ peak: d.peak, inFlight: d.inFlight, works: d.busy + d.step }));
     return {
+      // Stages of one device send nothing.
+      composed: composedStages(bounds, seconds, works, pp === 1 ? [] : lasts, stepEnd),
       seconds: stepEnd,
       busySeconds: at.busy + at.step,
-      computeSeconds: at.compute,
+      computeSeconds,
       // A difference of sums: rounding may leave less than nothing.
-      communicationSeconds: Math.max(0, at.busy - at.compute + at.step),
+      communicationSeconds: Math.max(0, at.busy - computeSeconds + at.step),
       bubbleSeconds: pp === 1 ? 0 : Math.max(0, stepEnd - at.busy - at.step),
       peakBytes: full.peak,
       memory: {
@@ -309,29 +327,14 @@ export class Composer {
       microbatches: m,
       exchangeSeconds: add(at.all, (u) => u.exchange) * m,
       unitsAgain,
-      stages: chunk.map((_, k) => ({
-        first: Math.max(0, bounds[k] - 1),
-        end: Math.min(units.length - 2, bounds[k + 1] - 1),
-        embedding: bounds[k] === 0,
-        head: bounds[k + 1] === units.length,
-        seconds: total3(seconds[k]),
-        forwardSeconds: seconds[k].forward,
-        backwardInputSeconds: seconds[k].backwardInput,
-        backwardWeightSeconds: seconds[k].backwardWeight,
-        peakBytes: devices[k % pp].peak,
-        inFlight: devices[k % pp].inFlight,
-        idleShare: Math.max(0, 1 - (devices[k % pp].busy + devices[k % pp].step) / stepEnd),
-      })),
-      // Stages of one device send nothing.
-      boundaries: (pp === 1 ? [] : lasts).map((u) => ({ bytes: u.boundaryBytes, seconds: u.boundary })),
       place: {
         bounds,
         device: busiest,
         chunks: v,
         again: chunk.map((list, k) => list.length - kept[k]),
         visible: {
-          microbatch: at.moves === 0 ? 1 : 1 - at.saved / at.moves,
-          step: at.stepMoves === 0 ? 1 : at.step / at.stepMoves,
+          microbatch: moves === 0 ? 1 : 1 - hidden / moves,
+          step: stepMoves === 0 ? 1 : at.step / stepMoves,
           exchange:
             1 -
             (share * add(at.all, (u) => u.pairedForward + u.pairedBackward)) / (add(at.all, (u) => u.exchange) || 1),
@@ -344,7 +347,7 @@ export class Composer {
    * Seconds and bytes below which no tuning of a layout is: stages share the work evenly, states move for nothing, all exchanges
    * with experts that may hide do, everything is recomputed and nothing of that is paid.
    */
-  least(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout): { readonly seconds: number; readonly bytes: () => number } {
+  leastOf(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout): { readonly seconds: number; readonly bytes: () => number } {
     const { pp } = layout.sizes;
     const { keyValueBytes, overlaps, system } = this;
     const made = this.made(core, routed, layout);
@@ -382,11 +385,12 @@ export class Composer {
   private keptOf(strict: readonly (readonly Unit[])[], plain: readonly Unit[], bounds: readonly number[], pp: number, held: readonly HeldBytes[], paired: boolean): number[] {
     const counts = new Array<number>(strict.length).fill(0);
     for (let i = 0; i < pp; i++) {
-      const own = strict.flatMap((_, k) => (k % pp === i ? [k] : []));
+      const own = Array.from({ length: strict.length / pp }, (_, c) => c * pp + i);
       const lists = own.map((k) => strict[k]);
-      const states = lists.flat().reduce((sum, u) => sum + u.states[0] + u.states[1] + u.states[2], 0);
+      const all = together(lists);
+      const states = all.reduce((sum, u) => sum + u.states[0] + u.states[1] + u.states[2], 0);
       const whole = own.map((k) => plain.slice(bounds[k], bounds[k + 1]));
-      const found = keptUnits(lists, whole, held[i], states + this.aheadBytes(lists) + (paired ? besideBytes(lists.flat()) : 0), this.budgetBytes);
+      const found = keptUnits(lists, whole, held[i], states + this.aheadBytes(lists) + (paired ? besideBytes(all) : 0), this.budgetBytes);
       own.forEach((k, c) => (counts[k] = found[c]));
     }
     return counts;
@@ -424,13 +428,24 @@ function besideBytes(units: readonly Unit[]): number {
   return units.reduce((most, u) => (u.exchange > 0 ? Math.max(most, u.temporaryBytes) : most), 0);
 }
 
+function mostTemporary(units: readonly Unit[]): number {
+  return units.reduce((most, u) => (u.temporaryBytes > most ? u.temporaryBytes : most), -Infinity);
+}
+
+/** Chunks of a device one after another. */
+function together(chunks: readonly (readonly Unit[])[]): readonly Unit[] {
+  return chunks.length === 1 ? chunks[0] : ([] as Unit[]).concat(...chunks);
+}
+
 /** Layouts whose dense parameters are priced and kept. */
 const MOST_COSTS = 16_384;
 const NOTHING: Saved = { forward: 0, backward: 0, hiddenForward: 0, hiddenBackward: 0 };
 const total3 = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;
 
 function add<T>(list: readonly T[], of: (item: T) => number): number {
-  return list.reduce((sum, item) => sum + of(item), 0);
+  let sum = 0;
+  for (const item of list) sum += of(item);
+  return sum;
 }
 
 function partition<T>(list: readonly T[], accepts: (item: T) => boolean): [T[], T[]] {

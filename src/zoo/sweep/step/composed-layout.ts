@@ -13,6 +13,7 @@ import type { SweepQuestion } from '../model/question.ts';
 import type { DataGroups } from '../model/states.ts';
 import type { CoreCost, CoreParameter } from '../model/types.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
+import type { LeastUnits } from './least-units.ts';
 import type { StateCosts } from './state-costs.ts';
 import type { Unit } from './unit-costs.ts';
 
@@ -31,6 +32,8 @@ export interface MadeLayout extends Layout {
   readonly units: Map<string, readonly Unit[]>;
   /** The units as stages are cut. */
   readonly cuts: WeakMap<readonly Unit[], readonly CutUnit[]>;
+  /** Bounds of the units, by those whose results are recomputed. */
+  readonly least: WeakMap<readonly Unit[], LeastUnits>;
 }
 
 /** Parameters of experts, and all others with a number that equal lists share. */

@@ -86,7 +86,7 @@ export interface CutRow {
 /** The least seconds and bytes of a plan, whatever is left to choose. */
 export function leastOf({ row, programs }: CutRow, composer: Composer): { readonly seconds: number; readonly bytes: () => number } {
   const { sizes, kind } = row;
-  const least = programs.map(({ core, routed }) => composer.least(core, routed, { sizes, kind }));
+  const least = programs.map(({ core, routed }) => composer.leastOf(core, routed, { sizes, kind }));
   return { seconds: Math.min(...least.map((l) => l.seconds)), bytes: () => Math.min(...least.map((l) => l.bytes())) };
 } // prettier-ignore
 
