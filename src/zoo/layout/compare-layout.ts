@@ -106,9 +106,9 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
       hint: 'leave ep and etp out.',
     }); // prettier-ignore
   const parts = pp * tuning.chunks;
-  if (shape.layers % parts !== 0)
-    throw new ShardwrightError('E_USAGE', `--layout: ${shape.layers} layers do not divide into pp x vp = ${parts} equal parts`, {
-      hint: `the layers divide into ${Array.from({ length: shape.layers }, (_, i) => i + 1).filter((n) => shape.layers % n === 0).join(', ')}.`,
+  if (parts > shape.layers)
+    throw new ShardwrightError('E_USAGE', `--layout: ${shape.layers} layers do not make pp x vp = ${parts} parts`, {
+      hint: `at most ${shape.layers} parts have a layer each.`,
     }); // prettier-ignore
   const ranks = sizes.dp_replicate * sizes.dp_shard;
   if (question.globalBatch % (ranks * tuning.microbatch) !== 0)

@@ -46,7 +46,7 @@ export interface LayoutTuning {
    */
   readonly paired?: boolean;
   /**
-   * Whether the layout runs as frameworks run what is stated: layers in equal parts, all of them recomputed; absent: stages are
+   * Whether the layout runs as frameworks run what is stated: layers in equal parts (or by one layer unequal), all of them recomputed; absent: stages are
    * balanced by their seconds, and layers are recomputed only where memory requires it.
    */
   readonly asStated?: boolean;

@@ -1,4 +1,4 @@
-/** Takes the units of a layout and gives the first unit of every chunk of layers: balanced under a memory budget, or as equal parts. */
+/** Takes the units of a layout and gives the first unit of every chunk of layers: balanced under a memory budget, or as parts of as many layers. */
 
 import { internalError } from '../../../errors.ts';
 import { balancedCuts, type CutUnit } from '../model/balanced-cuts.ts';
@@ -39,7 +39,7 @@ export function stageBounds(
   return found;
 }
 
-/** First unit of every chunk where layers are cut into equal parts, the first chunks one more where they do not divide. */
+/** First unit of every chunk where layers are cut into equal parts; where they do not divide, parts differ by one layer, the first has the more. */
 export function evenBounds(layers: number, chunks: number): readonly number[] {
   // What stands before and behind the layers takes the places of layers where all parts are then equal.
   if (layers % chunks !== 0 && (layers + 2) % chunks === 0)

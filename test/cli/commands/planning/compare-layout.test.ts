@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { evenBounds } from '../../../../src/zoo/sweep/step/stage-bounds.ts';
 import { cli } from '../../support.ts';
 
 const ASKED = ['compare', 'llama-3.2-1b', '--devices', '8', '--cluster', 'dgx-h100', '--seq', '2048', '--global-batch', '32', '--plans', 'fsdp', '--quiet', '--threads', '1'] as const; // prettier-ignore
@@ -37,6 +38,19 @@ describe('compare --layout', () => {
     expect(edited.seconds).toBeCloseTo(edit.seconds, 12);
     expect(edited.seconds).toBeLessThan(layout.seconds);
   });
+
+  it('layers that do not divide lie in parts that differ by one layer', async () => {
+    for (const [layers, chunks] of [[61, 16], [61, 32], [16, 6], [7, 7], [32, 5], [48, 8]] as const) {
+      const bounds = evenBounds(layers, chunks);
+      // The embedding is with the first part, the head with the last.
+      const held = bounds.slice(1).map((end, k) => end - bounds[k] - Number(k === 0) - Number(k === chunks - 1));
+      expect(held.reduce((sum, n) => sum + n, 0)).toBe(layers);
+      expect(Math.max(...held) - Math.min(...held)).toBe(layers % chunks === 0 ? 0 : 1);
+    }
+    const run = await cli(...ASKED, '--layout', 'pp=2,dp=4,vp=3', '--json');
+    expect(run.code, run.err).toBe(0);
+    expect((JSON.parse(run.out) as { layout: Layout }).layout).toMatchObject({ name: 'pp+dp', fits: true });
+  }); // prettier-ignore
 
   it('prints it under the comparison', async () => {
     const run = await cli(...ASKED, '--layout', 'dp=8,zero=3');
@@ -84,7 +98,7 @@ describe('compare --layout', () => {
     ['dp=8,recompute=most', 'recompute=most', 'none'],
     ['dp=8,mbs=8', 'does not divide over 8 data ranks with mbs=8', 'change --global-batch'],
     ['tp=8,ep=2', 'has no routed experts', 'leave ep and etp out'],
-    ['pp=2,dp=4,vp=3', '16 layers do not divide into pp x vp = 6 equal parts', '1, 2, 4, 8, 16'],
+    ['pp=2,dp=4,vp=9', '16 layers do not make pp x vp = 18 parts', 'at most 16'],
   ])('%s is refused in one line', async (layout, found, hint) => {
     const run = await cli(...ASKED, '--layout', layout);
     expect(run.code).toBe(2);
