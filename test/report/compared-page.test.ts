@@ -15,7 +15,9 @@ describe('the page of a long comparison', () => {
     small = await compareModel({ model: 'small', config, devices: 4, cluster: 'dgx-h100', sequence: 256, globalBatch: 16, cost: 'nccl' }, { table: TABLE, threads: 1, whatIf: false, plans: ['dp', 'fsdp', 'pp+fsdp'] }); // prettier-ignore
     const [first] = small.plans;
     const plans = Array.from({ length: MANY }, (_, i): ComparedPlan => ({ ...first, name: `fsdp [m${i}]`, mesh: `dp_replicate=${i + 1},dp_shard=2`, seconds: first.seconds * (1 + (i >> 1) / MANY) })); // prettier-ignore
-    long = { ...small, plans, best: plans[0].name, pareto: [plans[0].name, plans[MANY - 1].name] };
+    const finding = { code: 'ZL05', severity: 'info', message: 'm'.repeat(150), values: {}, nearest: [] } as const;
+    const findings = plans.map(({ plan, mesh }) => ({ ...finding, plan, mesh }));
+    long = { ...small, plans, findings, best: plans[0].name, pareto: [plans[0].name, plans[MANY - 1].name] };
   });
 
   it('is below 1.5 MB, says what it leaves out, and carries the plans that it shows', () => {
@@ -27,6 +29,7 @@ describe('the page of a long comparison', () => {
     expect(leftOut).toContain(`${(MANY - 1202).toLocaleString('en')} plans`);
     expect(comparison.plans.map((p) => p.name)).toContain(long.plans[MANY - 1].name);
     expect(comparison.plans.filter((p) => p.traffic !== undefined)).toHaveLength(1);
+    expect(comparison.findings.map((f) => f.mesh)).toEqual([long.plans[0].mesh]);
     // The other formats have all.
     expect((JSON.parse(comparisonText(long, 'json', '0')) as { comparison: Comparison }).comparison.plans).toHaveLength(MANY); // prettier-ignore
     expect(comparisonText(long, 'csv', '0').trim().split('\n')).toHaveLength(MANY + 1);

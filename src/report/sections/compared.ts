@@ -154,8 +154,11 @@ function statuses({ meshes }: Comparison): string {
   return [...counts].map(([status, n]) => `${countText(n)} ${status}`).join(', ');
 }
 
+/** Refused plans in the data of a page. */
+const MOST_REFUSED = 200;
+
 /**
- * The report as a page carries it: plans and findings of the rows that the page has, their collectives and stages only of the best.
+ * The report as a page carries it: plans of the rows that the page has; collectives, stages and findings only of the best.
  * `leftOut` says so; `--format json` has all.
  */
 export function pageData(report: ComparisonReport): ComparisonReport & { readonly leftOut?: string } {
@@ -166,14 +169,16 @@ export function pageData(report: ComparisonReport): ComparisonReport & { readonl
     .filter((p) => names.has(`${p.plan} ${p.mesh}`))
     .map((p): ComparedPlan => {
       if (p.name === comparison.best || p.layout === undefined) return p;
-      const { traffic: _, ...rest } = p;
+      // Why is what its cause and standing say in a sentence.
+      const { traffic: _, why: __, ...rest } = p;
       return { ...rest, layout: { ...p.layout, stages: [], boundaries: [] } };
     });
-  const findings = comparison.findings.filter((f) => names.has(`${f.plan} ${f.mesh}`));
+  const best = comparison.plans.find((p) => p.name === comparison.best);
+  const findings = comparison.findings.filter((f) => f.plan === best?.plan && f.mesh === best.mesh);
   const left = comparison.plans.length - plans.length;
   if (left === 0 && comparison.question === undefined) return report;
-  const leftOut = `${countText(left)} plans; of all but the best, collectives and stages; report --format json has them`;
-  return { ...report, comparison: { ...comparison, plans, findings, refused: comparison.refused.slice(0, 600) }, leftOut };
+  const leftOut = `${countText(left)} plans; of all but the best, collectives, stages, findings and sentences; report --format json has them`;
+  return { ...report, comparison: { ...comparison, plans, findings, refused: comparison.refused.slice(0, MOST_REFUSED) }, leftOut };
 } // prettier-ignore
 
 export function comparisonSections(c: Comparison): Section[] {
