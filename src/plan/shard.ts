@@ -16,7 +16,7 @@ import { noWorseThanGreedy, propagated, startsOf } from './search/greedy.ts';
 import { askedTimeline, NO_CERTIFICATE, planned, type ShardResult } from './search/result.ts';
 import { lexicographic, solveOrRefuse } from './search/solve.ts';
 import { brokenTies, TIE_BREAK } from './search/tie-break.ts';
-import { firstUnderBudget, leastBudget, withinBudget } from './search/under-budget.ts';
+import { farOverBudget, firstUnderBudget, leastBudget, withinBudget } from './search/under-budget.ts';
 
 /** Operators, known choices and limits of a search. */
 export interface ShardOptions {
@@ -64,6 +64,12 @@ export async function shardPrepared(
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
   };
   const holds = holdsPeak(request);
+  const over = await farOverBudget(prepared, problem, deadline);
+  if (over !== undefined) {
+    const within = await heldWithin(prepared, over, problem, NO_CERTIFICATE, deadline, options);
+    // Why nothing fits, and a bound where the search found none, are those of the states.
+    if (within.status === 'planned' && within.plan.proof.bound > 0) return within;
+  }
   const solution = holds
     ? await firstUnderBudget(prepared, problem, asked, deadline)
     : await solveOrRefuse(prepared, problem, asked, deadline);
@@ -87,9 +93,20 @@ export async function shardPrepared(
     if (holds && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes) continue;
     return planned(answer === cheapest ? prepared : withNote(prepared, TIE_BREAK), answer, memory, certificate);
   }
-  if (peakBinds(request)) return withinBudget(prepared, solution, problem, certificate, deadline, options);
-  // The request of the plan says from here on that the peak binds, so that whoever opens it makes the same problem.
-  const bound = { ...request, activations: 'constraint' } as const;
+  return heldWithin(prepared, solution, problem, certificate, deadline, options);
+}
+
+/** The plan that keeps the peak, from one that does not. The request of the plan says from here on that the peak binds, so that whoever opens it makes the same problem. */
+async function heldWithin(
+  prepared: Prepared,
+  solution: Solution,
+  problem: Problem,
+  certificate: PlanCertificate,
+  deadline: Deadline,
+  options: Omit<ShardOptions, 'table'>,
+): Promise<ShardResult> {
+  if (peakBinds(prepared.request)) return withinBudget(prepared, solution, problem, certificate, deadline, options);
+  const bound = { ...prepared.request, activations: 'constraint' } as const;
   if (prepared.model.ceilingSeconds === undefined)
     return withinBudget({ ...prepared, request: bound }, solution, problem, certificate, deadline, options);
   const { starts: _, ...others } = options;

@@ -53,7 +53,10 @@ function run(asked: Problem, options: SolveOptions, variant: boolean): ProvenSol
   const relaxed =
     options.ties === 'lexicographic'
       ? undefined
-      : solveTightRelaxation(prepared, workspace, (choice) => cheap(choice, true), host.stopped, certified);
+      : solveTightRelaxation(prepared, workspace, (choice) => cheap(choice, true), host.stopped, {
+          certify: certified,
+          hasRows: rows.length > 0,
+        });
   if (relaxed !== undefined) search.propose(relaxed.choice);
   if (relaxed?.tight === true && (relaxed.proven !== undefined || !certified)) {
     const { choice, proven } = relaxed;

@@ -8,7 +8,7 @@ import { printGraph } from '../../graph/text/write.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { Problem, Progress, ProveOptions, ProvenSolution, Solution } from '../../solver/types.ts';
 import { bytesText } from '../../units.ts';
-import { leastMemory } from '../memory/least-memory.ts';
+import { leastMemory, memoryOf } from '../memory/least-memory.ts';
 import { PeakMemoryPlanner } from '../memory/row-generation.ts';
 import { prepare, type Prepared } from '../prepare.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
@@ -32,6 +32,34 @@ type FittingPlan = NonNullable<Awaited<ReturnType<PeakMemoryPlanner['run']>>['pl
 interface SearchOptions {
   readonly starts?: readonly Int32Array[];
   readonly onProgress?: (event: Progress) => void;
+}
+
+/** Activations of this share of the budget at the peak are more than plans leave free that are chosen for their states alone. */
+const HEAVY_ACTIVATIONS = 1 / 8;
+
+/**
+ * The plan of least seconds without any limit, where it says that the budget binds at the peak: its states alone exceed the
+ * budget, and activations come on top. Then least seconds with the states within the budget need not be sought: no such plan fits.
+ * It bounds nothing and says only where memory peaks. Undefined where the question is open, and where no layers repeat: short
+ * programs answer it at once.
+ */
+export async function farOverBudget(
+  prepared: Pick<Prepared, 'request' | 'budgetBytes' | 'compact' | 'model' | 'restrictedSolver' | 'table'>,
+  problem: Problem,
+  deadline: Deadline,
+): Promise<ProvenSolution | undefined> {
+  const { request, budgetBytes, compact, restrictedSolver } = prepared;
+  const isOwn = request.solver === 'auto' || request.solver === 'exact';
+  if (!isOwn || !holdsPeak(request) || recomputesUnderBudget(request) || request.objective === 'parameter-memory') return undefined; // prettier-ignore
+  const largest = (problem.rows?.[0]?.amounts ?? []).reduce((sum, amounts) => sum + amounts.reduce((a, b) => Math.max(a, b), 0), 0); // prettier-ignore
+  if (largest <= budgetBytes || restrictedSolver.prepared.fold === undefined) return undefined;
+  const asked = { engine: 'exact', certify: false, gap: gapOnTheWay(request), workLimit: workOn(problem), seed: request.seed, prepared: restrictedSolver.prepared, ...deadline.solveOptions } as const; // prettier-ignore
+  const free = await solveUnlessLate({ ...problem, rows: [] }, asked);
+  if (free === undefined || free.status === 'infeasible') return undefined;
+  const stateBytes = memoryOf(problem, free.choice);
+  if (stateBytes <= budgetBytes) return undefined;
+  const activationBytes = peakBytesOf(prepared, compact.expand(free.choice)) - stateBytes;
+  return activationBytes < HEAVY_ACTIVATIONS * budgetBytes ? undefined : free;
 }
 
 /**

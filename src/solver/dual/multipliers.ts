@@ -27,27 +27,30 @@ export interface MultiplierHost {
   readonly target: () => number;
   /** Cost of the best choice so far. */
   readonly objective: () => number;
+  /** Relative gap that is good enough. */
+  readonly gap: number;
 }
 
 /**
- * The supporting line of the dual that a choice gives: its cost without prices, and its slope, how much it takes beyond the
- * bound (negative: it keeps the row).
+ * What is known of the dual from one price: the supporting line that its relaxed choice gives, which no bound exceeds at any
+ * price, and the bound reached at that price.
  */
 export interface SupportingLine {
+  /** Cost of the choice without prices. */
   readonly cost: number;
+  /** Slope: how much the choice takes beyond the bound of the row; negative where it keeps the row. */
   readonly over: number;
-  /** Whether next to nothing can be cheaper at its price. */
-  readonly isTight: boolean;
+  readonly bound: number;
 }
 
-/** Prices of one row between which its relaxed choice changes sides, and about where the best price lies. */
+/** Prices of one row around the best one known. */
 export interface Bracket {
   readonly low: bigint;
   readonly high: bigint;
   readonly breakpoint: Breakpoint;
 }
 
-/** The price at which the least of some supporting lines is greatest, and that value: no bound exceeds it, at any price. */
+/** A price, and what no bound exceeds, at any price. */
 interface Breakpoint {
   readonly price: bigint;
   readonly top: number;
@@ -64,84 +67,123 @@ const CEILING = 2n ** 50n;
 /** Relative width at which a bracket is narrow enough, and part of the cost within which two priced choices cost the same. */
 const WIDTH = 1e-4;
 const SAME_COST = 1e-9;
-const TIGHT = 1e-6;
 /** Sweeps of a network at a price whose messages come from one near. */
 const SETTLING_SWEEPS = 3;
 /** Part of the gap that a better price must promise for another trial. */
 const PROMISING = 0.1;
 
-/** Whether a choice costs about as much as nothing undercuts. */
-export function isTight(cost: number, bound: number): boolean {
-  return cost - bound <= TIGHT * Math.abs(bound);
+/** A function of the price that the dual does not exceed: `at` for the price 0, and what it gains for one of it. */
+interface Cap {
+  readonly at: number;
+  readonly slope: number;
 }
 
-/** Priced cost of a choice. */
-function costAtPrice({ cost, over }: SupportingLine, price: bigint): number {
-  return cost + (Number(price) / ONE) * over;
+/** A price in units of cost for one of the row, and the bound there. */
+interface Sample {
+  readonly price: bigint;
+  readonly unit: number;
+  readonly bound: number;
 }
 
-/** Least priced cost of some choices. */
-function leastAt(lines: readonly SupportingLine[], price: bigint): number {
-  return lines.reduce((least, line) => Math.min(least, costAtPrice(line, price)), Infinity);
+/** The line through two samples: beyond them a concave function is below it. */
+function secant(a: Sample, b: Sample): Cap {
+  const slope = (b.bound - a.bound) / (b.unit - a.unit);
+  return { at: a.bound - slope * a.unit, slope };
 }
 
-/** The breakpoint of the supporting lines of choices of which some break the row and some keep it. */
-export function breakpointOf(lines: readonly SupportingLine[]): Breakpoint {
-  let best: Breakpoint = { price: 0n, top: -Infinity };
-  for (const breaking of lines.filter(({ over }) => over > 0)) {
-    for (const keeping of lines.filter(({ over }) => over <= 0)) {
-      const unit = (keeping.cost - breaking.cost) / (breaking.over - keeping.over);
-      if (!(unit >= 0 && unit < Infinity)) continue;
-      const price = BigInt(Math.round(unit * ONE));
-      const top = leastAt(lines, price);
-      if (top > best.top) best = { price, top };
+function leastAt(caps: readonly Cap[], unit: number): number {
+  return caps.reduce((least, { at, slope }) => Math.min(least, at + slope * unit), Infinity);
+}
+
+/** Where the least of some lines is greatest between two prices, its ends included. */
+function highestBetween(
+  caps: readonly Cap[],
+  from: number,
+  to: number,
+): { readonly unit: number; readonly top: number } {
+  let unit = from;
+  let top = leastAt(caps, from);
+  const attempt = (u: number): void => {
+    const value = leastAt(caps, u);
+    if (value > top) [unit, top] = [u, value];
+  };
+  attempt(to);
+  for (const a of caps)
+    for (const b of caps) {
+      if (!(a.slope > 0) || b.slope > 0) continue;
+      const u = (b.at - a.at) / (a.slope - b.slope);
+      if (u > from && u < to) attempt(u);
     }
-  }
-  return best;
+  return { unit, top };
 }
 
 /**
- * From breakpoint to breakpoint of the function that gives the relaxed choice at a price (G. Y. Handler and I. Zang, "A dual
- * algorithm for the constrained shortest path problem", Networks 1980), with bisection where a breakpoint lies outside of the
- * bracket or the choice there is not known to be the best at its price.
+ * The best price of one row, by the dual's own values and what bounds them: the supporting lines of the choices met (G. Y. Handler
+ * and I. Zang, "A dual algorithm for the constrained shortest path problem", Networks 1980), and, since the dual is concave, the
+ * secants of the prices next to each other. Where choices are the best at their prices the lines lead from corner to corner;
+ * where they are not, their slopes say little and the secants lead.
  *
  * @param bound of the row
- * @returns undefined when the choice without a price keeps the row, or no price makes one keep it
+ * @param gap that is good enough in the end, relative to the cost: a part of it is what another price must promise
+ * @returns undefined when the choice without a price keeps the row, or no price makes the dual fall
  */
 export function bracketOf(
   choiceAt: (price: bigint, sweeps: number) => SupportingLine,
   stopped: () => boolean,
   bound: number,
+  gap = 0,
 ): Bracket | undefined {
-  const free = choiceAt(0n, 60);
+  const lines: Cap[] = [];
+  const samples: Sample[] = [];
+  const ask = (price: bigint, sweeps: number): SupportingLine => {
+    const line = choiceAt(price, sweeps);
+    lines.push({ at: line.cost, slope: line.over });
+    const at = samples.findIndex((s) => s.price > price);
+    samples.splice(at < 0 ? samples.length : at, 0, { price, unit: Number(price) / ONE, bound: line.bound });
+    return line;
+  };
+  const free = ask(0n, 60);
   if (free.over <= 0) return undefined;
-  const lines = [free];
   const scale = Math.max(1, Math.abs(free.cost)) / Math.max(1, free.over + bound);
-  let low = 0n;
-  let high = Number.isFinite(scale) ? BigInt(Math.ceil(scale * FIRST_PART * ONE)) : 1n << 10n;
+  let price = Number.isFinite(scale) ? BigInt(Math.ceil(scale * FIRST_PART * ONE)) : 1n << 10n;
+  const tolerance = PROMISING * gap * Math.abs(free.cost);
+  let before = free.bound;
   for (let k = 1; ; k++) {
-    const next = choiceAt(high, 20);
-    lines.push(next);
-    if (next.over <= 0) break;
-    low = high;
-    high = k < SLOW_STEPS ? (3n * high + 1n) / 2n : 8n * high;
-    if (high > CEILING || stopped()) return undefined;
+    const next = ask(price, 20);
+    if (next.over <= 0 || next.bound < before) break;
+    before = next.bound;
+    price = k < SLOW_STEPS ? (3n * price + 1n) / 2n : 8n * price;
+    if (price > CEILING || stopped()) return undefined;
   }
-  while (high - low > 1n && Number(high - low) > WIDTH * Number(high) && !stopped()) {
-    const { price: breakpoint, top } = breakpointOf(lines);
-    const isInside = breakpoint > low && breakpoint < high;
-    const price = isInside ? breakpoint : (low + high) / 2n;
-    const next = choiceAt(price, 20);
-    lines.push(next);
-    if (next.over <= 0) high = price;
-    else low = price;
-    if (isInside && next.isTight && costAtPrice(next, price) >= top - SAME_COST * Math.abs(top)) break;
+  for (;;) {
+    const best = samples.reduce((k, s, j) => (s.bound > samples[k].bound ? j : k), 0);
+    const low = samples[Math.max(0, best - 1)].price;
+    const high = samples[Math.min(samples.length - 1, best + 1)].price;
+    let promising: { readonly unit: number; readonly top: number } | undefined;
+    for (const k of [best - 1, best]) {
+      if (k < 0 || k + 1 >= samples.length) continue;
+      const caps = lines.slice();
+      if (k > 0) caps.push(secant(samples[k - 1], samples[k]));
+      if (k + 2 < samples.length) caps.push(secant(samples[k + 1], samples[k + 2]));
+      const [from, to] = [samples[k], samples[k + 1]];
+      const found = highestBetween(caps, from.unit, to.unit);
+      if (Number(to.price - from.price) <= Math.max(1, WIDTH * Number(to.price))) continue;
+      if (promising === undefined || found.top > promising.top) promising = found;
+    }
+    const { price: own, bound: reached } = samples[best];
+    const top = Math.max(reached, promising?.top ?? reached);
+    const breakpoint = { price: own, top };
+    if (promising === undefined || top - reached <= Math.max(tolerance, SAME_COST * Math.abs(top)) || stopped())
+      return { low, high, breakpoint };
+    const wanted = BigInt(Math.round(promising.unit * ONE));
+    // At the ends nothing new is to be learnt.
+    const middle = promising.unit * ONE < Number(own) ? (low + own) / 2n : (own + high) / 2n;
+    ask(samples.some((s) => s.price === wanted) ? middle : wanted, 20);
   }
-  return { low, high, breakpoint: breakpointOf(lines) };
 }
 
 /** The best of a few trials inside a bracket, and of the one made already. */
-export function priceBetween(
+function priceBetween(
   net: Network,
   evaluateDual: EvaluateDual,
   bracket: Bracket,
@@ -173,13 +215,9 @@ export function priceOne(net: Network, evaluateDual: EvaluateDual, host: Multipl
   const choiceAt = (price: bigint, sweeps: number): SupportingLine => {
     const t = price === 0n ? best : evaluateDual([price], sweeps);
     if (t.bound > best.bound) best = t;
-    return {
-      cost: evaluatePositions(net, t.at),
-      over: t.amounts[0] - bound,
-      isTight: isTight(evaluatePositions(t.net, t.at), t.bound),
-    };
+    return { cost: evaluatePositions(net, t.at), over: t.amounts[0] - bound, bound: t.bound };
   };
-  const bracket = bracketOf(choiceAt, () => host.stopped() || best.bound >= host.target(), bound);
+  const bracket = bracketOf(choiceAt, () => host.stopped() || best.bound >= host.target(), bound, host.gap);
   return bracket === undefined ? best : priceBetween(net, evaluateDual, bracket, host, best);
 }
 

@@ -8,8 +8,16 @@ import { KeyTable } from '../store/keys.ts';
 import { type Factor, Network } from '../network/network.ts';
 import type { Pool, Table } from '../store/pool.ts';
 
-/** A network over the variables of `fold.short`; rows are left out. */
-export function tieBlocks(net: Network, { variable, origin }: Fold): Network {
+/** A tied network, and where the edges of the long one are in it. */
+export interface Tied {
+  /** Over the variables of `fold.short`. */
+  readonly net: Network;
+  /** Edge of the long network -> edge of this one, -1 where it joins a block to its like; and how many edges that one stands for. */
+  readonly edge: Int32Array;
+  readonly copies: Int32Array;
+}
+
+export function tieBlocks(net: Network, { variable, origin }: Fold): Tied {
   const { pool } = net;
   const short = new Network(
     pool,
@@ -27,26 +35,38 @@ export function tieBlocks(net: Network, { variable, origin }: Fold): Network {
     short.minPairs[2 * k] = net.minPairs[2 * i];
     short.minPairs[2 * k + 1] = net.minPairs[2 * i + 1];
   });
+  for (const { bound, amounts } of net.rows)
+    short.rows.push({
+      bound,
+      amounts: Int32Array.from(origin, (i, k) => (amounts[i] < 0 ? -1 : times(pool, amounts[i], members[k]))),
+    });
   const keys = new KeyTable();
   const groups: { readonly factor: Factor; count: number }[] = [];
-  for (const f of net.factors) {
-    if (f === undefined) continue;
+  const groupOf = new Int32Array(net.factors.length).fill(-1);
+  net.factors.forEach((f, e) => {
+    if (f === undefined) return;
     const vars = f.vars.map((v) => variable[v]);
     const id = keys.begin().add(vars[0]).add(vars[1]).add(f.table.id).add(f.maps[0]).add(f.maps[1]).end();
     const group = (groups[id] ??= { factor: { ...f, vars }, count: 0 });
     group.count++;
-  }
+    groupOf[e] = id;
+  });
   const scaled = new Map<string, Table>();
-  for (const { factor, count } of groups) {
+  const copies: number[] = [];
+  const edgeOf = groups.map(({ factor, count }) => {
     const { vars, maps } = factor;
     const key = `${factor.table.id}x${count}`;
     const table = scaled.get(key) ?? manyTimes(pool, factor.table, count);
     scaled.set(key, table);
-    if (vars[0] === vars[1])
-      short.unary[vars[0]] = pool.sum(short.unary[vars[0]], pool.vector(diagonal(pool, table, maps))); // prettier-ignore
-    else short.addFactor({ vars, maps, table });
-  }
-  return short;
+    if (vars[0] === vars[1]) {
+      short.unary[vars[0]] = pool.sum(short.unary[vars[0]], pool.vector(diagonal(pool, table, maps)));
+      return -1;
+    }
+    copies.push(count);
+    return short.addFactor({ vars, maps, table });
+  });
+  const edge = groupOf.map((id) => (id < 0 ? -1 : edgeOf[id]));
+  return { net: short, edge, copies: Int32Array.from(copies) };
 }
 
 function times(pool: Pool, vector: number, count: number): number {

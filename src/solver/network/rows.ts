@@ -44,6 +44,11 @@ export function addPrices(net: Network, prices: readonly bigint[]): void {
   });
 }
 
+/** Constant of a network with one row once `addPrices` has priced that. */
+export function constantAt(net: Network, price: bigint): number {
+  return price === 0n ? net.constant : net.constant - priceOfBound(price, net.rows[0].bound);
+}
+
 /** Amount of each row under positions of the present variables. */
 export function amountsAt(net: Network, at: Int32Array): number[] {
   return net.rows.map((row) => {

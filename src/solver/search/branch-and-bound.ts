@@ -13,7 +13,7 @@ import { paretoEliminate } from '../eliminate/pareto.ts';
 import { searchWithinGap } from './gap-restricted.ts';
 import type { Network } from '../network/network.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
-import { priceBetween, priceMany, priceOne, type MultiplierHost, type DualEvaluation } from '../dual/multipliers.ts';
+import { priceMany, priceOne, type MultiplierHost, type DualEvaluation } from '../dual/multipliers.ts';
 import { foldedBracket, type FoldedHost, startFromFolded } from './folded-start.ts';
 import { branchVariable, fuseTriangles } from '../reduce/fuse.ts';
 import { type Log, STEP } from '../network/proof-log.ts';
@@ -334,7 +334,7 @@ export class Search {
     let best: DualEvaluation;
     let converged = false;
     if (net.rows.length === 1) {
-      const near = foldedBracket(net, caps[0], state, this.#foldedHost(net));
+      const near = foldedBracket(net, caps[0], this.#foldedHost(net));
       if (near === undefined) best = priceOne(net, evaluateDual, this.#prices());
       else {
         if (near.bracket === undefined) {
@@ -343,7 +343,7 @@ export class Search {
         }
         state = near.messages(net);
         converged = near.bracket !== undefined;
-        best = near.bracket === undefined ? priceOne(net, evaluateDual, this.#prices()) : priceBetween(net, evaluateDual, near.bracket, this.#prices()); // prettier-ignore
+        best = near.bracket === undefined ? priceOne(net, evaluateDual, this.#prices()) : evaluateDual([near.bracket.breakpoint.price], ASCENT.priced.sweeps); // prettier-ignore
       }
     } else {
       best = priceMany(net, evaluateDual, this.#prices());
@@ -357,6 +357,7 @@ export class Search {
     return {
       propose: (at) => this.#proposeAt(net, at),
       stopped: this.#host.stopped,
+      gap: this.#host.gap,
       spent: (steps) => this.#workspace.meter.spend({ messageSteps: steps }),
       workspace: this.#workspace,
     };
@@ -367,6 +368,7 @@ export class Search {
       stopped: this.#host.stopped,
       target: () => this.#target(),
       objective: () => this.best?.objective ?? Infinity,
+      gap: this.#host.gap,
     };
   }
 }

@@ -5,15 +5,18 @@
 import { ascend, type AscentLimits } from '../dual/ascent.ts';
 import { ASCENT } from './limits.ts';
 import { Trws } from '../dual/trws.ts';
-import { foldOf, gatherMessages, spreadChoice, spreadMessages } from '../fold/fold.ts';
-import { type GapHost, searchWithinGap } from './gap-restricted.ts';
+import { type Fold, foldOf, gatherMessages, spreadChoice, spreadMessages } from '../fold/fold.ts';
+import { type Tied, tieBlocks } from '../fold/tied.ts';
+import { searchWithinGap } from './gap-restricted.ts';
 import type { Network } from '../network/network.ts';
-import { bracketOf, type Bracket, isTight, type SupportingLine } from '../dual/multipliers.ts';
+import { bracketOf, type Bracket, type SupportingLine } from '../dual/multipliers.ts';
 import { evaluatePositions, oneOpt } from '../dual/rounding.ts';
+import type { PricedState } from './price-memo.ts';
 import { relink } from './path-relinking.ts';
-import { addPrices, amountsAt } from '../network/rows.ts';
+import { addPrices, amountsAt, constantAt } from '../network/rows.ts';
+import type { Workspace } from './workspace.ts';
 
-/** A choice is far above the bound by more than so much of it. */
+/** A choice is far above the bound by more than so much of what it costs with its prices. */
 const FAR = 0.01;
 
 /** Where the results go. */
@@ -21,9 +24,11 @@ export interface FoldedHost {
   /** Takes a choice of the long network (positions). */
   readonly propose: (at: Int32Array) => void;
   readonly stopped: () => boolean;
+  /** Relative gap that is good enough. */
+  readonly gap: number;
   /** Message steps taken. */
   readonly spent: (steps: number) => void;
-  readonly workspace: Pick<GapHost, 'fixing' | 'reducer' | 'eliminator'>;
+  readonly workspace: Pick<Workspace, 'fixing' | 'reducer' | 'eliminator' | 'prices'>;
 }
 
 /** First messages of a long network from a short one, whose best choice is proposed; undefined where nothing repeats. */
@@ -42,49 +47,58 @@ export function startFromFolded(
 }
 
 /**
- * The bracket of the price of one row, found on the folded network: its relaxed choices, spread over the long network,
- * say on which side of the bound a price lies. With it come the messages of its breakpoint, or of the
- * last price below it.
+ * The bracket of the price of one row, found on the tied network: at every price its choices and bounds are about those of the
+ * long one, because equal blocks want the same where nothing but a price limits them. With it come messages at the best price.
  *
  * @returns undefined where nothing repeats; no bracket where the row does not bind
  */
 export function foldedBracket(
   net: Network,
   cap: bigint,
-  state: Trws,
   host: FoldedHost,
 ): { readonly bracket: Bracket | undefined; readonly messages: (net: Network) => Trws } | undefined {
   const fold = foldOf(net);
   if (fold === undefined) return undefined;
   const { bound } = net.rows[0];
-  let last = gatherMessages(fold, state, fold.short);
-  let latest = { price: 0n, messages: last };
+  const tied = tieBlocks(net, fold);
+  const known = host.workspace.prices.of(tied.net);
+  const tried = [{ price: -1n, messages: new Trws(tied.net) }];
+  // Messages of a price below are the better start: from one above, where few choices are in play, the way back is long.
+  const below = (price: bigint): Trws =>
+    tried.reduce((a, b) => (b.price <= price && b.price > a.price ? b : a)).messages;
+  const stateAt = (price: bigint, sweeps: number): PricedState => {
+    const priced = tied.net.clone();
+    addPrices(priced, [price > cap ? cap : price]);
+    const messages = new Trws(priced);
+    tried.push({ price, messages });
+    const before = known.get(price);
+    if (before !== undefined) {
+      messages.to.set(before.to);
+      return before;
+    }
+    messages.to.set(below(price - 1n).to);
+    const { minProgress } = ASCENT.priced;
+    let { best, bound: reached } = ascendFolded(priced, messages, host, { sweeps, minProgress });
+    // A choice far above the bound says little of what the best one takes, and begins the next price badly. What the row may hold
+    // at its price is no part of what choices cost.
+    if (best === undefined || evaluatePositions(priced, best) - reached > FAR * (reached - priced.constant))
+      ({ best, bound: reached } = ascendFolded(priced, messages, host, ASCENT.far));
+    const state = { best: best ?? messages.decode(), gained: reached - priced.constant, to: messages.to };
+    known.set(price, state);
+    return state;
+  };
   let cheap: Int32Array | undefined;
   let small: Int32Array | undefined;
   const choiceAt = (price: bigint, sweeps: number): SupportingLine => {
-    const priced = fold.short.clone();
-    addPrices(priced, [price > cap ? cap : price]);
-    const messages = new Trws(priced);
-    messages.to.set(last.to);
-    let { best, bound: reached } = ascendFolded(priced, messages, host, {
-      sweeps,
-      minProgress: ASCENT.priced.minProgress,
-    });
-    // A choice far above the bound says little of what the best one takes, and begins the next price badly.
-    if (best === undefined || evaluatePositions(priced, best) - reached > FAR * Math.abs(reached))
-      ({ best, bound: reached } = ascendFolded(priced, messages, host, ASCENT.far));
-    const short = best ?? messages.decode();
-    const at = spreadChoice(fold, short);
+    const { best, gained } = stateAt(price, sweeps);
+    const at = spreadChoice(fold, best);
     host.propose(at);
     const over = amountsAt(net, at)[0] - bound;
-    // Messages of a price below are the better start: from one above, where few choices are in play, the way back is long.
-    if (over > 0 || price === 0n) last = messages;
-    latest = { price, messages };
     if (over > 0) cheap = at;
     else small = at;
-    return { cost: evaluatePositions(net, at), over, isTight: isTight(evaluatePositions(priced, short), reached) };
+    return { cost: evaluatePositions(net, at), over, bound: gained + constantAt(net, price > cap ? cap : price) };
   };
-  const bracket = bracketOf(choiceAt, host.stopped, bound);
+  const bracket = bracketOf(choiceAt, host.stopped, bound, host.gap);
   // Between the two sides of the price, some layers take the cheap plan and some the small one.
   if (cheap !== undefined && small !== undefined) {
     for (const order of [fold.layers, fold.layers.slice().reverse()]) {
@@ -94,9 +108,31 @@ export function foldedBracket(
       host.propose(mixed);
     }
   }
-  // At the breakpoint itself its own messages are the best, whichever side of the row its choice fell on.
-  const start = latest.price === bracket?.breakpoint.price ? latest.messages : last;
-  return { bracket, messages: (target) => spreadMessages(fold, start, target) };
+  const price = bracket?.breakpoint.price ?? 0n;
+  const short = fold.short.clone();
+  addPrices(short, [price > cap ? cap : price]);
+  const untied = host.workspace.prices.of(fold.short);
+  const messages = looseMessages(fold, tied, below(price), short);
+  const before = untied.get(price);
+  if (before !== undefined) messages.to.set(before.to);
+  else {
+    const { best, bound: reached } = ascendFolded(short, messages, host, ASCENT.untied);
+    untied.set(price, { best: best ?? messages.decode(), gained: reached - short.constant, to: messages.to });
+  }
+  return { bracket, messages: (target) => spreadMessages(fold, messages, target) };
+}
+
+/** Messages of the short network from those of the tied one: each of its equal edges takes a like part. */
+function looseMessages(fold: Fold, { edge, copies }: Tied, from: Trws, short: Network): Trws {
+  const out = new Trws(short);
+  fold.edge.forEach((e, long) => {
+    const there = edge[long];
+    if (e < 0 || there < 0) return;
+    const start = from.start[2 * there];
+    for (let k = out.start[2 * e], p = start; k < out.start[2 * e + 2]; k++, p++)
+      out.to[k] = Math.floor(from.to[p] / copies[there]);
+  });
+  return out;
 }
 
 /** Sweeps of a short network; the best choice met, if any, and the bound. */

@@ -32,7 +32,9 @@ export const ASCENT = {
   /** Of a long network after the sweeps of the short one that stands for it. */
   settling: { sweeps: 2, minProgress: 0.25 },
   /** At a price: it is evaluated as soon as a sweep gains less than this part of the bound. */
-  priced: { minGain: 1e-9, minProgress: 0.25 },
+  priced: { sweeps: 20, minGain: 1e-9, minProgress: 0.25 },
+  /** The short network at the best price of the tied one, whose messages the long one begins with. */
+  untied: { sweeps: 60, minProgress: 0.25 },
   /** A folded network at a price, where the best choice is far above the bound. */
   far: { sweeps: 30, minProgress: 0.02 },
   /** Problems whose relaxation is expected to be tight. */

@@ -9,6 +9,7 @@ import { foldOf, type Fold } from '../fold/fold.ts';
 import { networkOf } from '../network/from-problem.ts';
 import type { Network } from '../network/network.ts';
 import { Pool } from '../store/pool.ts';
+import { PriceMemo } from './price-memo.ts';
 import type { Problem } from '../types.ts';
 
 /** Problems of fewer variables are not worth a fold. */
@@ -17,6 +18,7 @@ const FOLD_VARIABLES = 1500;
 /** Data that several solves of one problem share, without its rows. */
 export class PreparedProblem {
   readonly pool = new Pool();
+  readonly prices = new PriceMemo();
   /** The cheapest choice without rows, once it is known, and whether messages have proven that it is. */
   relaxed: { readonly choice: Int32Array; readonly tight: boolean } | undefined;
   #net: Network | undefined;
@@ -47,7 +49,7 @@ export class PreparedProblem {
 
   /** The network whose middle blocks are tied, over the variables of `fold.short`; `net` where nothing repeats. Shared. */
   get tied(): Network {
-    return (this.#tied ??= this.fold === undefined ? this.net : tieBlocks(this.net, this.fold));
+    return (this.#tied ??= this.fold === undefined ? this.net : tieBlocks(this.net, this.fold).net);
   }
 
   /** Cost of a full choice without rows; Infinity for a forbidden one. */

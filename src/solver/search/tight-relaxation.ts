@@ -45,7 +45,7 @@ export function solveTightRelaxation(
   workspace: Workspace,
   evaluate: (choice: Int32Array) => number,
   stopped: () => boolean,
-  certify: boolean,
+  { certify, hasRows }: { readonly certify: boolean; readonly hasRows: boolean },
 ): Relaxed | undefined {
   const { problem, net, fold, relaxed } = prepared;
   const folded = fold !== undefined;
@@ -55,7 +55,9 @@ export function solveTightRelaxation(
     if (breaksRows || !relaxed.tight) return { choice: relaxed.choice, tight: false, folded, breaksRows };
   }
   if (!certify && folded) {
-    // Without a certificate, the choice is sought among those whose middle blocks are tied.
+    // Without a certificate, the choice is sought among those whose middle blocks are tied. Rows need prices, and of large tables
+    // what holds without them is not worth its time.
+    if (hasRows && prepared.tied.cells > MOST_CELLS) return undefined;
     const short = solveUncertified(prepared.tied.clone(), workspace, stopped);
     if (short === undefined) return undefined;
     const choice = fold.variable.map((v) => short.choice[v]);
@@ -106,8 +108,8 @@ interface Found {
 export function solveUncertified(net: Network, workspace: Workspace, stopped: () => boolean): Found | undefined {
   const untouched = net.clone();
   const swept = ascendReduced(net, workspace, stopped);
-  if (swept === undefined || swept.tight) return swept;
-  const searched = search(untouched, swept.choice, workspace, stopped);
+  if (swept?.tight === true) return swept;
+  const searched = search(untouched, swept?.choice, workspace, stopped);
   return searched === undefined ? swept : { choice: searched, tight: true };
 }
 
@@ -142,13 +144,18 @@ function ascendReduced(
 }
 
 /** The optimum of a short network by the search that long ones are spared; undefined when the clock stopped it. */
-function search(net: Network, start: Int32Array, workspace: Workspace, stopped: () => boolean): Int32Array | undefined {
+function search(
+  net: Network,
+  start: Int32Array | undefined,
+  workspace: Workspace,
+  stopped: () => boolean,
+): Int32Array | undefined {
   const original = net.clone();
   const full = new Search(
     { evaluate: (choice) => evaluatePositions(original, choice), stopped, progress: () => undefined, gap: 0 },
     workspace,
   );
-  full.propose(start);
+  if (start !== undefined) full.propose(start);
   const bound = full.solve(net);
   const { best } = full;
   return best !== undefined && bound >= best.objective - original.slack ? best.choice : undefined;

@@ -3,6 +3,7 @@
  * In: the pool of the problem. Out: presolve, elimination and reduced-cost fixing on that pool, and one work meter.
  */
 import { Eliminator } from '../eliminate/buckets.ts';
+import { PriceMemo } from './price-memo.ts';
 import type { Pool } from '../store/pool.ts';
 import { ReducedCostFixing } from '../reduce/reduced-cost-fixing.ts';
 import { Reducer } from '../reduce/presolve.ts';
@@ -41,13 +42,16 @@ export interface Workspace {
   readonly eliminator: Eliminator;
   readonly fixing: ReducedCostFixing;
   readonly meter: WorkMeter;
+  /** What prices of a row have shown, for other solves of the same problem under another bound of that row. */
+  readonly prices: PriceMemo;
 }
 
-export function makeWorkspace({ pool }: { readonly pool: Pool }): Workspace {
+export function makeWorkspace({ pool, prices }: { readonly pool: Pool; readonly prices?: PriceMemo }): Workspace {
   return {
     reducer: new Reducer(),
     eliminator: new Eliminator(pool),
     fixing: new ReducedCostFixing(),
     meter: new WorkMeter(),
+    prices: prices ?? new PriceMemo(),
   };
 }

@@ -1,14 +1,15 @@
 /** The search for the price of one row, against all crossings of all choices. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { bracketOf, breakpointOf, type SupportingLine } from '../../../src/solver/dual/multipliers.ts';
+import { bracketOf, type SupportingLine } from '../../../src/solver/dual/multipliers.ts';
 
 const UNIT = 2 ** 20;
-const least = (lines: readonly SupportingLine[], unit: number): number =>
+type Line = Omit<SupportingLine, 'bound'>;
+const least = (lines: readonly Line[], unit: number): number =>
   Math.min(...lines.map(({ cost, over }) => cost + unit * over));
 
 /** The largest value of the least line: it lies at zero or where two lines cross. */
-function highest(lines: readonly SupportingLine[]): number {
+function highest(lines: readonly Line[]): number {
   let best = least(lines, 0);
   for (const a of lines) {
     for (const b of lines) {
@@ -22,22 +23,10 @@ function highest(lines: readonly SupportingLine[]): number {
 const line = fc.record({
   cost: fc.integer({ min: 0, max: 1_000_000 }),
   over: fc.integer({ min: -1000, max: 1000 }),
-  isTight: fc.constant(true),
 });
 const lists = fc
   .array(line, { minLength: 2, maxLength: 12 })
   .filter((lines) => lines.some(({ over }) => over > 0) && lines.some(({ over }) => over <= -1));
-
-it('the breakpoint of all choices is the best bound that a price can give', () => {
-  fc.assert(
-    fc.property(lists, (lines) => {
-      const free = least(lines, 0);
-      const top = Math.max(free, breakpointOf(lines).top);
-      // A price is a multiple of 2^-20 of a unit, and a row takes at most 1,000 units more or less.
-      expect(Math.abs(top - highest(lines))).toBeLessThan(1e-6 * Math.abs(free) + 0.01);
-    }),
-  );
-});
 
 it('the search meets the breakpoint of all choices though it sees only the cheapest at the prices it asks for', () => {
   fc.assert(
@@ -46,7 +35,8 @@ it('the search meets the breakpoint of all choices though it sees only the cheap
       const cheapestAt = (price: bigint): SupportingLine => {
         asked++;
         const unit = Number(price) / UNIT;
-        return lines.reduce((a, b) => (b.cost + unit * b.over < a.cost + unit * a.over ? b : a));
+        const best = lines.reduce((a, b) => (b.cost + unit * b.over < a.cost + unit * a.over ? b : a));
+        return { ...best, bound: least(lines, unit) };
       };
       const bracket = bracketOf(cheapestAt, () => false, 2000);
       const free = cheapestAt(0n);
@@ -62,6 +52,30 @@ it('the search meets the breakpoint of all choices though it sees only the cheap
       expect(least(lines, unit)).toBeGreaterThan(best - 1e-3 * Math.abs(best) - 1);
       expect(breakpoint.top).toBeGreaterThan(best - 1e-6 * Math.abs(best) - 1);
       expect(asked).toBeLessThan(60);
+    }),
+  );
+});
+
+it('where choices are not the best at their prices, the bounds lead to the best price among those seen', () => {
+  const picks = fc.array(fc.nat({ max: 11 }), { minLength: 60, maxLength: 60 });
+  fc.assert(
+    fc.property(lists, picks, (lines, picked) => {
+      const units: number[] = [];
+      const someAt = (price: bigint): SupportingLine => {
+        const unit = Number(price) / UNIT;
+        const cheapest = lines.reduce((a, b) => (b.cost < a.cost ? b : a));
+        const pick = units.length === 0 ? cheapest : lines[picked[units.length] % lines.length];
+        units.push(unit);
+        return { ...pick, bound: least(lines, unit) };
+      };
+      const bracket = bracketOf(someAt, () => false, 2000);
+      expect(units.length).toBeLessThan(60);
+      if (bracket === undefined) return;
+      // A choice that keeps the row ends the growth of prices, the best one or not: beyond that nothing is known.
+      const last = Math.max(...units);
+      const best = least(lines, Number(bracket.breakpoint.price) / UNIT);
+      for (let k = 0; k <= 100; k++)
+        expect(least(lines, (last * k) / 100)).toBeLessThanOrEqual(best + 1e-3 * Math.abs(best) + 1);
     }),
   );
 });
