@@ -45,6 +45,17 @@ describe('bad input is refused with place and fix', () => {
     refused(await cli('inspect', path), 2, 'dtype.txt:', 'f33');
   });
 
+  it('--dtype of weights in 8 bits: names the flag that prices their products in fp8', async () => {
+    for (const dtype of ['fp8', 'float8_e4m3fn', 'mxfp8'])
+      refused(
+        await cli('compare', 'gpt2', '--devices', '8', '--cluster', 'dgx-h100', '--dtype', dtype),
+        2,
+        `E_USAGE --dtype '${dtype}' is no element type of weights`,
+        'compare MODEL --fp8 RECIPE',
+        'delayed, current',
+      );
+  });
+
   it('an unknown operator: name, count and line; planned replicated when asked', async () => {
     const path = file('op.txt', MLP.replaceAll('aten.relu.default', 'mylib.fancy.default'));
     const run = await cli('plan', path, ...PLAN);

@@ -1,5 +1,6 @@
 /** Flags of commands that read a model: corrections of a file, and sizes of a model that is built from its config. */
 
+import { FP8_RECIPES } from '../../../cost/kernels/software.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { FORMAT_NAMES, isFormat } from '../../../import/formats.ts';
 import { list, on, text, value, type Given } from './flag.ts';
@@ -69,7 +70,13 @@ export const SIZE_FLAGS = {
   dtype: value(
     '--dtype <name>',
     'element type, of a model name or config (default: what the config states, else bf16)',
-    async (name) => (await import('../../../models/build.ts')).dtypeNamed(name),
+    async (name, flag) => {
+      if (/^(torch\.)?(fp|f|float|mxfp|nvfp)_?[48](?!\d)/i.test(name))
+        throw new ShardwrightError('E_USAGE', `${flag} '${name}' is no element type of weights`, {
+          hint: `weights that are trained have 16 bits or more; compare MODEL --fp8 RECIPE prices their products in fp8: ${FP8_RECIPES.join(', ')}.`,
+        });
+      return (await import('../../../models/build.ts')).dtypeNamed(name);
+    },
   ),
   layers: value('--layers <n>', 'layers, of a model name or config (default: what the config states)', parseCount),
   training: on('--training', 'loss and gradients of a model name or config (default: the forward pass only)'),
