@@ -21,7 +21,11 @@ describe('what would change the answer', () => {
   it('with routed experts a plan with tp and a whole residual stream is refused with the plan to ask for', async () => {
     const { code, err } = await cli('compare', 'mixtral-8x7b', '--devices', '8', '--cluster', 'dgx-h100', '--plans', 'fsdp+tp', '--threads', '1');
     expect(code).toBe(2);
-    expect(err).toContain('--plans fsdp+tp: with routed experts tensor parallelism cuts the residual stream too');
-    expect(err).toContain('ask for fsdp+tp+sp');
+    expect(err).toContain('--plans fsdp+tp: tp without sp, and mixtral-8x7b has routed experts');
+    expect(err).toContain('megatron-core 0.16 refuses to train without: ask for fsdp+tp+sp');
+    const stated = await cli('compare', 'mixtral-8x7b', '--devices', '8', '--cluster', 'dgx-h100', '--layout', 'tp=2,dp=4,ep=4,sp=0,zero=1');
+    expect(stated.code).toBe(2);
+    expect(stated.err).toContain('--layout: sp=0 with tp=2, and mixtral-8x7b has routed experts');
+    expect(stated.err).toContain('write sp=1.');
   }); // prettier-ignore
 });

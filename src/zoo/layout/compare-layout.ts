@@ -13,7 +13,7 @@ import { parseModelConfig } from '../../models/families.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { AskedLayout, Certainty } from '../compare/comparison.ts';
 import { runOfLayout, type AskedRun } from '../planning/run-question.ts';
-import { planName, meshText } from '../sweep/model/layout.ts';
+import { meshText, planName, UNCUT_STREAM } from '../sweep/model/layout.ts';
 import { softwareInFp8, type SweepQuestion } from '../sweep/model/question.ts';
 import { TriedCheckpoints } from '../sweep/step/tried-checkpoints.ts';
 import type { Checkpoint } from '../recipes/checkpoints.ts';
@@ -50,7 +50,8 @@ export async function compareLayout(
   const edits: { change: string; seconds: number; peakBytes: number }[] = [];
   const { cores, routed } = await pricer.parts(own, layout);
   const tried = new TriedCheckpoints(pricer.kinds(own)).of(cores[0], routed, layout.sizes);
-  for (const { change, edited } of neighbours(layout, tried)) {
+  const { routed: experts } = parseModelConfig(question.config).architecture;
+  for (const { change, edited } of neighbours(layout, tried, experts !== undefined)) {
     const figures = await pricer.price(own, edited).catch((error: unknown) => {
       if (error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED') return undefined;
       throw error;
@@ -105,6 +106,10 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
     throw new ShardwrightError('E_USAGE', `--layout: ep=${ep}, etp=${etp}, and ${question.model} has no routed experts`, {
       hint: 'leave ep and etp out.',
     }); // prettier-ignore
+  if (routed !== undefined && sizes.tp > 1 && !kind.sequenceParallel)
+    throw new ShardwrightError('E_USAGE', `--layout: sp=0 with tp=${sizes.tp}, and ${question.model} has routed experts`, {
+      hint: `${UNCUT_STREAM}: write sp=1.`,
+    }); // prettier-ignore
   const parts = pp * tuning.chunks;
   if (parts > shape.layers)
     throw new ShardwrightError('E_USAGE', `--layout: ${shape.layers} layers do not make pp x vp = ${parts} parts`, {
@@ -123,6 +128,7 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
 function neighbours(
   layout: StatedLayout,
   tried: readonly Checkpoint[],
+  hasExperts: boolean,
 ): { readonly change: string; readonly edited: StatedLayout }[] {
   const { kind, tuning, sizes } = layout;
   const out: { change: string; edited: StatedLayout }[] = [];
@@ -139,7 +145,7 @@ function neighbours(
     modes.forEach((mode, stage) => {
       if (mode !== kind.mode) out.push({ change: `zero=${stage}`, edited: { ...layout, kind: { ...kind, mode } } });
     });
-  if (sizes.tp > 1) {
+  if (sizes.tp > 1 && !hasExperts) {
     const sequenceParallel = !kind.sequenceParallel;
     out.push({ change: `sp=${Number(sequenceParallel)}`, edited: { ...layout, kind: { ...kind, sequenceParallel } } });
   }

@@ -15,6 +15,7 @@ import { Deadline } from '../../plan/request/deadline.ts';
 import { sweepComparison } from './conclude.ts';
 import { withOptima } from './optima.ts';
 import { localPool } from './threads/local-pool.ts';
+import { UNCUT_STREAM } from './model/layout.ts';
 import { parsePlans } from './plan-names.ts';
 import type { SweepPool } from './threads/pool.ts';
 import type { SweepQuestion } from './model/question.ts';
@@ -68,7 +69,7 @@ export async function compareModel(question: SweepQuestion, options: CompareMode
   const config = parseModelConfig(question.config);
   const cut = config.architecture.routed === undefined ? undefined : options.plans?.find(isUncutTensor);
   if (cut !== undefined)
-    throw new ShardwrightError('E_USAGE', `--plans ${cut}: with routed experts tensor parallelism cuts the residual stream too, because tokens are sent to experts from where they lie`, { hint: `ask for ${cut.replace(/\btp\b/, 'tp+sp')}.` }); // prettier-ignore
+    throw new ShardwrightError('E_USAGE', `--plans ${cut}: tp without sp, and ${question.model} has routed experts`, { hint: `${UNCUT_STREAM}: ask for ${cut.replace(/\btp\b/, 'tp+sp')}.` }); // prettier-ignore
   const cluster = loadCluster(question.cluster);
   onProgress?.(`${question.model}: reading its layers`);
   const sizes = { batch: 1, sequence: question.sequence, ...(question.dtype === undefined ? {} : { dtype: question.dtype }) }; // prettier-ignore

@@ -120,6 +120,17 @@ describe("the layout of a trainer's configuration", () => {
     expect(read(text, 64).text).not.toContain('etp');
   });
 
+  it('experts with tensor parallelism lie on a sequence that is cut too: Megatron-LM refuses all else, others are priced so', () => {
+    const args = '--tensor-model-parallel-size 4 --expert-model-parallel-size 8 --micro-batch-size 1';
+    expect(() => read(args, 64, { routed: true })).toThrow(/sequence_parallel: found false with tensor_model_parallel_size 4, wanted true/);
+    expect(read(args, 64).text).toContain('tp=4,sp=0');
+    const titan = TITAN.replace('[activation', 'enable_sequence_parallel = false\n[activation');
+    expect(read(titan, 64).text).toContain('tp=8,sp=0');
+    const found = read(titan, 64, { routed: true });
+    expect(found.text).toContain('tp=8,sp=1');
+    expect(found.notPriced.at(-1)).toMatchObject({ key: 'sequence parallelism', value: 'off' });
+  }); // prettier-ignore
+
   it('Megatron-LM: FSDP counts by its strategy, and only where it is used', () => {
     const base = '--tensor-model-parallel-size 2 --data-parallel-sharding-strategy optim_grads_params';
     expect(read(base, 16).text).toContain('zero=0');

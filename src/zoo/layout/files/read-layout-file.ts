@@ -6,6 +6,7 @@
 
 import { parse } from 'yaml';
 import { ShardwrightError } from '../../../errors.ts';
+import { UNCUT_STREAM } from '../../sweep/model/layout.ts';
 import { readAccelerate } from './accelerate.ts';
 import { readDeepspeed } from './deepspeed.ts';
 import { settleLayout, type LayoutDraft, type LayoutSetting, type NotPriced, type SettledLayout } from './layout-draft.ts'; // prettier-ignore
@@ -32,18 +33,30 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
   if (text.length > MOST_CHARACTERS)
     throw new ShardwrightError('E_INPUT', `the file has ${text.length} characters; at most ${MOST_CHARACTERS} are read`, { file, hint: FORMATS }); // prettier-ignore
   const { format, draft, notPriced } = read(text, file);
-  return { ...settleLayout(draft, setting), format, notPriced };
+  const uncut = setting.routed && (draft.tp ?? 1) > 1 && draft.sequenceParallel === false;
+  if (!uncut) return { ...settleLayout(draft, setting), format, notPriced };
+  if (format === MEGATRON || format === NEMO)
+    throw new ShardwrightError('E_INPUT', `sequence_parallel: found false with tensor_model_parallel_size ${draft.tp}, wanted true for routed experts`, { file, hint: `${UNCUT_STREAM}: state it in the file.` }); // prettier-ignore
+  const why = 'priced with it: tokens are sent to experts from where they lie';
+  return {
+    ...settleLayout({ ...draft, sequenceParallel: true }, setting),
+    format,
+    notPriced: [...notPriced, { key: 'sequence parallelism', value: 'off', why }],
+  };
 }
+
+const MEGATRON = 'Megatron-LM arguments';
+const NEMO = 'NeMo or Megatron-Bridge';
 
 const FORMATS = 'read are Megatron-LM arguments, torchtitan TOML and Python, NeMo and Megatron-Bridge YAML, DeepSpeed JSON, Accelerate YAML.'; // prettier-ignore
 
 function read(text: string, file: string): Read {
   if (/^\s*\{/.test(text)) return { format: 'DeepSpeed', ...readDeepspeed(jsonOf(text, file), file) };
-  if (isMegatronArguments(text)) return { format: 'Megatron-LM arguments', ...readMegatronArguments(text, file) };
+  if (isMegatronArguments(text)) return { format: MEGATRON, ...readMegatronArguments(text, file) };
   if (/\bParallelismConfig\b|\.parallelism\.\w+\s*=|\btorchtitan\b.*\bimport\b/.test(text)) return { format: 'torchtitan', ...readTorchtitanPython(text, file) }; // prettier-ignore
   if (/^\s*\[(parallelism|training|job)\]/m.test(text)) return { format: 'torchtitan', ...readTorchtitanToml(text, file) }; // prettier-ignore
   checkYaml(text, file);
-  if (/^\s*(tensor_model_parallel_size|pipeline_model_parallel_size|micro_batch_size):/m.test(text)) return { format: 'NeMo or Megatron-Bridge', ...readMegatronYaml(text, file) }; // prettier-ignore
+  if (/^\s*(tensor_model_parallel_size|pipeline_model_parallel_size|micro_batch_size):/m.test(text)) return { format: NEMO, ...readMegatronYaml(text, file) }; // prettier-ignore
   if (/^(distributed_type|compute_environment|mixed_precision|num_processes|fsdp_config|parallelism_config):/m.test(text)) return { format: 'Accelerate', ...readAccelerate(text, file) }; // prettier-ignore
   throw new ShardwrightError('E_INPUT', 'the file has none of the settings that trainers state a layout in', { file, hint: FORMATS }); // prettier-ignore
 }

@@ -32,6 +32,13 @@ export interface LayoutKind {
   readonly free?: boolean;
 }
 
+/**
+ * Why a layout of routed experts with tensor parallelism has sequence parallelism too. Source: `MoELayer.forward` of megatron-core
+ * 0.16.1 (`transformer/moe/moe_layer.py`), which raises a ValueError in training without it.
+ */
+export const UNCUT_STREAM =
+  'tokens are sent to experts from where they lie, so tensor parallelism cuts the sequence between layers too, and megatron-core 0.16 refuses to train without';
+
 /** What is left to choose when mesh and plan are given. */
 export interface LayoutTuning {
   readonly microbatch: number;
