@@ -157,7 +157,7 @@ export interface StepCertificate {
 }
 
 /**
- * Prices of rows and messages on edges, all integers: any such numbers bound every choice from below (`check/dual.ts`).
+ * Prices of rows and messages on edges, all integers: any such numbers bound every choice from below (`check/dual/dual.ts`).
  */
 export interface DualCertificate {
   readonly version: 1;

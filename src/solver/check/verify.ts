@@ -3,7 +3,7 @@
  * In: a problem, a choice, a certificate. Out: violations and cost of the choice; the bound that the certificate proves.
  * Sums are BigInt; tables of the replay are Float64 integers, and every one is checked to stay exact.
  */
-import { dualBound } from './dual.ts';
+import { dualBound } from './dual/dual.ts';
 import { hashProblem } from './hash.ts';
 import { replay } from './replay.ts';
 import { Refused } from './store.ts';

@@ -8,7 +8,7 @@ import { search, type Findings } from '../../../src/solver/anytime/run/rounds.ts
 import { solve } from '../../../src/solver/solve.ts';
 import { evaluate, type Verdict, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import type { Certificate, Problem } from '../../../src/solver/types.ts';
-import { build, enumerate, exhaust, randomProblem, ring, so28 } from '../support.ts';
+import { build, enumerate, exhaust, randomProblem, ring, mulberry32, so28, type PlainProblem } from '../support.ts';
 
 /** Optimum and choice of the table of SO-28, by seed. */
 const SO28: readonly (readonly [number, number])[] = [
@@ -117,6 +117,48 @@ describe('bounds by prices and messages', () => {
     const none = { lambda: new Float64Array(reduced.model.rows), toFirst: new Float64Array(0), toSecond: new Float64Array(0) };
     expect(proves(problem, dualCertificate(problem, reduced, none))).toEqual({ accepted: true, bound: BigInt(3 + 10 * pairs) });
   }); // prettier-ignore
+});
+
+/**
+ * The problem with two more edges beside some: each leaves every value a partner, but not the same one to the first value of
+ * the first end, which therefore has none in their sum.
+ */
+function withPartnerless(plain: PlainProblem, seed: number): PlainProblem {
+  const random = mulberry32(seed);
+  const doubled = plain.edges.flatMap(([i, j]): [number, number, number[]][] => {
+    const [k, l] = [plain.unary[i].length, plain.unary[j].length];
+    if (k < 2 || l < 2 || random() < 0.5) return [];
+    const table = (side: number): number[] =>
+      Array.from({ length: k * l }, (_, c) => (c < l && c % 2 === side ? Infinity : Math.floor(9 * random())));
+    return [[i, j, table(0)], [i, j, table(1)]];
+  });
+  return { ...plain, edges: [...plain.edges, ...doubled] };
+} // prettier-ignore
+
+describe('values without a partner', () => {
+  it('SO-36: values that two edges together leave without a partner are deleted, and bounds of such problems are certified', () => {
+    let doubled = 0;
+    for (let seed = 1; seed <= 120; seed++) {
+      const random = randomProblem(seed, { most: 6, values: 4, usage: true, row: seed % 3 === 0 });
+      const plain = withPartnerless(random, seed);
+      if (plain.edges.length > random.edges.length) doubled++;
+      const problem = build(plain);
+      const { objective } = exhaust(plain);
+      const reduced = presolve(problem);
+      if (reduced === undefined) {
+        expect(objective, `seed ${seed}`).toBe(Infinity);
+        continue;
+      }
+      const ascent = new PriceAscent(new Dual(reduced.model));
+      for (let k = 0; k < 30; k++) ascent.step();
+      expect([...ascent.bestFirst, ...ascent.bestSecond].every(Number.isFinite), `seed ${seed}`).toBe(true);
+      const report = { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond };
+      const verdict = proves(problem, dualCertificate(problem, reduced, report));
+      expect(verdict.reason, `seed ${seed}`).toBeUndefined();
+      if (objective < Infinity) expect(verdict.bound, `seed ${seed}`).toBeLessThanOrEqual(BigInt(objective));
+    }
+    expect(doubled).toBeGreaterThan(30);
+  });
 });
 
 describe('solve, anytime', () => {

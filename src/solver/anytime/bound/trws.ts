@@ -96,7 +96,7 @@ export class Dual {
 
   /**
    * Messages to the second ends as the last backward sweep left them: with `toFirst` they move cost so that the bound is the
-   * sum of the least value of every variable and the least cell of every edge.
+   * sum of the least value of every variable and the least cell of every edge. Not finite at values without a partner.
    */
   settled(): Float64Array {
     const { first, second, start, sizes } = this.model;

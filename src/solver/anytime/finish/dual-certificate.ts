@@ -48,8 +48,9 @@ export function dualCertificate(
     for (const x of list) if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
   const messageBits = Math.max(0, Math.min(20, 49 - Math.ceil(Math.log2(largest))));
   const scale = 2 ** messageBits;
+  // A value without a partner has infinite messages, and the checker leaves it out: any number does.
   const round = (list: Float64Array): number[] =>
-    Array.from(list, (x) => Math.round(Math.min(x, 2 ** 50 / scale) * scale) + 0);
+    Array.from(list, (x) => (Number.isFinite(x) ? Math.round(x * scale) + 0 : 0));
   // What the search calls a message is what the variable receives; the certificate subtracts it from the edge.
   const negative = (list: Float64Array): number[] => round(list).map((x) => 0 - x);
   const searched = Array.from(model.first, (first, e) => ({

@@ -7,7 +7,7 @@ import type { Problem } from '../../types.ts';
 import { settle, type Draft, type DraftVariable } from './draft.ts';
 import { mergeFollowers, type Groups } from './merge.ts';
 import { freeze, type Model } from './model.ts';
-import { dominate, separate } from './shrink.ts';
+import { dominate, separate, support } from './shrink.ts';
 import { profile, pruneRows, type Piece } from './time-rows.ts';
 
 /** A reduced model and the way back. */
@@ -36,6 +36,7 @@ export function withoutPresolve(problem: Problem, groups: Groups): Presolved {
 }
 
 function reduce(draft: Draft): boolean {
+  if (draft.constant === Infinity || !support(draft)) return false;
   const touched = new Uint8Array(draft.variables.length).fill(1);
   for (let round = 0; ; round++) {
     separate(draft, touched);

@@ -1,9 +1,42 @@
 /**
- * Shrinking a draft: edges that are sums of two unary costs, and values that another value of the same variable replaces
- * at no cost and no memory whatever the neighbours do. Every step keeps an optimal choice (not always the
- * lexicographically smallest one).
+ * Shrinking a draft: values without a partner, edges that are sums of two unary costs, and values that another value of the
+ * same variable replaces at no cost and no memory whatever the neighbours do. Every step keeps an optimal choice (not always
+ * the lexicographically smallest one).
  */
 import { removeEdge, restrict, settle, type Draft, type DraftEdge, type DraftVariable } from './draft.ts';
+
+/**
+ * Deletes values that are forbidden or that some table leaves without a partner; false when a variable loses its last one. Two
+ * edges between the same variables may each leave a value a partner and their sum none, so merging alone does not see them.
+ */
+export function support(draft: Draft): boolean {
+  const queue = [...draft.variables.keys()];
+  const queued = new Uint8Array(draft.variables.length).fill(1);
+  for (let at = 0; at < queue.length; at++) {
+    const i = queue[at];
+    queued[i] = 0;
+    const v = draft.variables[i];
+    if (v === undefined) continue;
+    const sides = Array.from(v.edges.values(), (edge) => sideOf(draft, edge, i));
+    const keep = Int32Array.from({ length: v.size }, (_, a) => a).filter(
+      (a) => v.unary[a] < Infinity && sides.every((side) => hasPartner(side, a)),
+    );
+    if (keep.length === v.size) continue;
+    if (keep.length === 0) return false;
+    restrict(draft, i, keep);
+    for (const other of v.edges.keys()) {
+      if (queued[other] === 1) continue;
+      queued[other] = 1;
+      queue.push(other);
+    }
+  }
+  return true;
+}
+
+function hasPartner({ cells, own, theirs, width }: Side, a: number): boolean {
+  for (let b = 0, at = a * own; b < width; b++, at += theirs) if (cells[at] < Infinity) return true;
+  return false;
+}
 
 /** Moves separable edges into the unaries and settles variables with one value; returns whether anything changed. */
 export function separate(draft: Draft, touched: Uint8Array): boolean {

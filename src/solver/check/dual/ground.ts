@@ -1,0 +1,124 @@
+/**
+ * What the checker sums dual bounds over: costs of the values of every group, and tables between groups. In: prices, messages and
+ * marks of the values that may be in a choice. Out: the bound on all choices of marked values.
+ */
+import { Refused } from '../store.ts';
+import type { CertificateRow, DualCertificate, Problem } from '../../types.ts';
+import type { Grouping } from './grouping.ts';
+import { prune, type Live } from './live.ts';
+import { exact, pairTables, type PairTable } from './tables.ts';
+
+/** Prices and messages are integers in units of 2^-40 and 2^-messageBits; all sums are in units of 2^-40. */
+const PRICE_BITS = 40n;
+
+/** The numbers of a certificate that make a bound. */
+export type DualNumbers = Pick<DualCertificate, 'messageBits' | 'prices' | 'messages'>;
+
+export class Ground {
+  readonly groups: Grouping;
+  readonly #problem: Problem;
+  readonly #tables: ReadonlyMap<number, PairTable>;
+  /** Costs of every value of every leader without its tables. */
+  readonly #costs: readonly (readonly bigint[])[];
+
+  constructor(problem: Problem, groups: Grouping) {
+    this.#problem = problem;
+    this.groups = groups;
+    const costs = Array.from(problem.domains, (_, i) =>
+      groups.leader[i] === i ? Array.from(groups.value[i], () => 0n) : [],
+    );
+    problem.unary.forEach((vector, i) =>
+      this.#addTo(costs, i, (own) => BigInt(problem.vectors[vector][own]) << PRICE_BITS),
+    );
+    this.#tables = pairTables(problem, groups, (i, list) => {
+      for (let a = 0; a < list.length; a++) costs[i][a] += BigInt(exact(list[a])) << PRICE_BITS;
+    });
+    this.#costs = costs;
+  }
+
+  /** Marks of all values that have partners. */
+  live(): Live {
+    const live = this.#costs.map((list) => new Uint8Array(list.length).fill(1));
+    prune(this.#tables.values(), live);
+    return live;
+  }
+
+  /** Rounded up, because costs are integers. @throws Refused where the numbers are none */
+  bound({ messageBits, prices, messages }: DualNumbers, live: Live): bigint {
+    if (!Number.isInteger(messageBits) || messageBits < 0 || messageBits > 30)
+      throw new Refused('bad scale of messages');
+    const n = this.#problem.domains.length;
+    let bound = BigInt(this.#problem.constant ?? 0) << PRICE_BITS;
+    const node = this.#costs.map((list) => list.slice());
+    for (const { row, price } of prices) {
+      if (!/^\d{1,60}$/.test(price)) throw new Refused('a price is no number at or above zero');
+      const amount = BigInt(price);
+      bound -= amount * this.#chargeRow(row, (v, list) => this.#addTo(node, v, (own) => amount * BigInt(list[own])));
+    }
+    const scale = 2 ** messageBits;
+    const finer = PRICE_BITS - BigInt(messageBits);
+    const done = new Set<PairTable>();
+    for (const { first, second, toFirst, toSecond } of messages) {
+      const table = this.#tables.get(first * n + second);
+      if (table === undefined) throw new Refused(`no edge joins the groups of ${first} and ${second}`);
+      if (done.has(table)) throw new Refused(`two messages between ${first} and ${second}`);
+      if (toFirst.length !== node[first].length || toSecond.length !== node[second].length)
+        throw new Refused(`a message between ${first} and ${second} has a wrong length`);
+      for (const x of [...toFirst, ...toSecond])
+        if (!Number.isInteger(exact(x))) throw new Refused('a message is no integer');
+      done.add(table);
+      bound += BigInt(leastCell(table, live, (c, a, b) => exact(exact(c * scale) + toFirst[a]) + toSecond[b])) << finer;
+      toFirst.forEach((x, a) => (node[first][a] -= BigInt(x) << finer));
+      toSecond.forEach((x, b) => (node[second][b] -= BigInt(x) << finer));
+    }
+    for (const table of this.#tables.values())
+      if (!done.has(table)) bound += BigInt(leastCell(table, live, (c) => c)) << PRICE_BITS;
+    node.forEach((list, i) => (bound += leastOf(list, live[i])));
+    return -(-bound >> PRICE_BITS);
+  }
+
+  #addTo(lists: readonly bigint[][], variable: number, amount: (own: number) => bigint): void {
+    const list = lists[this.groups.leader[variable]];
+    const own = this.groups.value[variable];
+    for (let a = 0; a < list.length; a++) list[a] += amount(own[a]);
+  }
+
+  /** Hands every variable's amounts in a row to `charge`; returns the row's bound. */
+  #chargeRow(row: CertificateRow, charge: (variable: number, amounts: Float64Array) => void): bigint {
+    const { rows, usage } = this.#problem;
+    if ('row' in row) {
+      const linear = rows?.[row.row];
+      if (linear === undefined || !Number.isFinite(linear.bound)) throw new Refused(`there is no row ${row.row}`);
+      linear.variables.forEach((v, k) => charge(v, linear.amounts[k]));
+      return BigInt(Math.floor(linear.bound));
+    }
+    if (usage === undefined || !Number.isFinite(usage.limit)) throw new Refused('there is no usage limit');
+    for (const p of usage.pieces) if (p.lo <= row.time && row.time < p.hi) charge(p.variable, p.amounts);
+    return BigInt(Math.floor(usage.limit));
+  }
+}
+
+/** Least of the finite cells of marked values; 0 without any, for then there is no choice and every bound holds. */
+function leastCell(
+  { first, second, cells }: PairTable,
+  live: Live,
+  moved: (cell: number, a: number, b: number) => number,
+): number {
+  const [rows, columns] = [live[first], live[second]];
+  let least = Infinity;
+  for (let a = 0, at = 0; a < rows.length; a++) {
+    for (let b = 0; b < columns.length; b++, at++) {
+      if (rows[a] === 0 || columns[b] === 0 || cells[at] === Infinity) continue;
+      const cost = exact(moved(cells[at], a, b));
+      if (cost < least) least = cost;
+    }
+  }
+  return least === Infinity ? 0 : least;
+}
+
+/** Least of the marked values; 0 without any. */
+function leastOf(list: readonly bigint[], marks: Uint8Array): bigint {
+  let least: bigint | undefined;
+  for (let a = 0; a < list.length; a++) if (marks[a] === 1 && (least === undefined || list[a] < least)) least = list[a];
+  return least ?? 0n;
+}
