@@ -75,4 +75,9 @@ if [ "${SHARDWRIGHT_FULL:-}" = 1 ]; then
   export SHARDWRIGHT_RAY_PYTHON=$with_ray
 fi
 if [ "${1:-}" = --install ]; then exit; fi
+# The report is opened in a browser. Not with --install: beside that, CI calls the same script.
+if [ $# -eq 0 ] || [[ "$*" == *report* ]]; then
+  bash scripts/install-chromium.sh >/dev/null ||
+    echo "test:engines could not install Chromium: the tests of the report in a browser are skipped by name." >&2
+fi
 SHARDWRIGHT_PYTHON=$python exec node_modules/.bin/vitest run --config vitest.engines.config.ts "$@"

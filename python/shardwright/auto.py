@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from . import errors
 from .command import plan as make_plan
 from .errors import MismatchError, ShardwrightError
 from .folder import load
@@ -48,20 +49,37 @@ def auto_parallelize(
         flags: of `plan`.
 
     Raises:
-        ShardwrightError: on every rank, with the message of the first.
+        MismatchError: as of `parallelize`; on a rank that does not see the folder.
+        ShardwrightError: on every rank, with the class and the message of the first; where that fails by another exception, which
+            it raises itself, E_RANK on the others.
     """
     names = device_mesh.mesh_dim_names
     if names is None:
         raise MismatchError("E_MESH", "the device mesh has no names", hint='give mesh_dim_names=("dp", "tp").')
     mesh = ",".join(f"{name}={size}" for name, size in zip(names, device_mesh.mesh.shape, strict=True))
+    first = int(device_mesh.mesh.flatten()[0])
     fault: list[Any] = [None]
-    if dist.get_rank() == int(device_mesh.mesh.flatten()[0]):
+    failed: Exception | None = None
+    if dist.get_rank() == first:
         try:
             captured = capture(model, example_inputs, example_kwargs, loss=loss, targets=targets, path=Path(folder) / "model.fx.txt")
             make_plan(captured, mesh=mesh, cluster=cluster, out=folder, **flags)
         except ShardwrightError as error:
-            fault = [(error.code, str(error))]
-    dist.broadcast_object_list(fault, src=int(device_mesh.mesh.flatten()[0]))
+            failed, fault = error, [(type(error).__name__, error.code, error.message, error.hint, error.place)]
+        except Exception as error:
+            # The others wait for this rank: they hear of it before it ends.
+            failed, fault = error, [("ShardwrightError", "E_RANK", f"rank {first} failed: {type(error).__name__}: {error}", None, None)]
+    dist.broadcast_object_list(fault, src=first)
+    if failed is not None:
+        raise failed
     if fault[0] is not None:
-        raise ShardwrightError(*fault[0])
+        kind, code, message, hint, place = fault[0]
+        raise getattr(errors, kind)(code, message, hint=hint, place=place)
+    if not (Path(folder) / "torch" / "program.py").exists():
+        raise MismatchError(
+            "E_PLAN",
+            f"rank {first} wrote the plan, rank {dist.get_rank()} does not see it",
+            place=str(Path(folder).resolve()),
+            hint="give folder= on a disk that all hosts share.",
+        )
     return parallelize(model, load(folder), device_mesh, compile=compile)

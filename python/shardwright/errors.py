@@ -8,6 +8,7 @@ class ShardwrightError(RuntimeError):
 
     def __init__(self, code: str, message: str, *, hint: str | None = None, place: str | None = None) -> None:
         self.code = code
+        self.message = message
         self.hint = hint
         self.place = place
         where = f"{place}: " if place else ""

@@ -16,6 +16,8 @@ from typing import Any
 from .errors import MismatchError
 
 TABLE_VERSION = 1
+#: Of `capture.json`.
+RECORD_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ def load(folder: str | os.PathLike[str]) -> Plan:
     """Reads a plan folder, or the folder of its export.
 
     Raises:
-        MismatchError: where a file is missing or of another version, with the command that writes it.
+        MismatchError: where a file is missing, of another version, or of another plan or model than the rest, with both values
+            and the command that writes it.
     """
     root = Path(folder)
     below = root / "torch" if (root / "torch" / "program.py").exists() else root
@@ -92,8 +95,49 @@ def load(folder: str | os.PathLike[str]) -> Plan:
             place=str(below),
             hint="export the plan again.",
         )
+    _check_exported(root, below, tables)
     record = root / "capture.json"
-    return Plan(below, tables, listed["collectives"], _json(record) if record.exists() else None)
+    captured = _json(record) if record.exists() else None
+    if captured is not None:
+        _check_captured(record, captured, tables)
+    return Plan(below, tables, listed["collectives"], captured)
+
+
+def _check_exported(root: Path, below: Path, tables: dict[str, Any]) -> None:
+    """Refuses a program that was exported from another plan than the one that lies above it."""
+    file = root / "plan.json"
+    if below == root or not file.exists():
+        return
+    hashes = _json(file).get("hashes")
+    written = f"sha256:{hashes['plan']}" if isinstance(hashes, dict) and "plan" in hashes else None
+    if written is not None and written != tables.get("plan"):
+        raise MismatchError(
+            "E_PLAN",
+            f"it is of plan {tables.get('plan')}, plan.json is plan {written}",
+            place=str(below / "program.py"),
+            hint=f"shardwright export {root} --target torch -o {below}",
+        )
+
+
+def _check_captured(file: Path, record: dict[str, Any], tables: dict[str, Any]) -> None:
+    """Refuses the record of another version, or of another model than the program's."""
+    if record.get("version") != RECORD_VERSION:
+        raise MismatchError(
+            "E_VERSION",
+            f"it has version {record.get('version')}, this package reads {RECORD_VERSION}",
+            place=str(file),
+            hint="capture and plan the model again.",
+        )
+    known = {entry["name"] for kind in ("parameters", "buffers") for entry in record[kind]}
+    planned = [entry["of"] for entry in tables["primals"] if entry["role"] in ("parameter", "buffer")]
+    other = next((name for name in planned if name not in known), None)
+    if other is not None:
+        raise MismatchError(
+            "E_PLAN",
+            f"it is of {record['model']}, which has no {other}, which the program of {tables['model']} has",
+            place=str(file),
+            hint="plan the captured model again, or remove the record of the other one.",
+        )
 
 
 def _json(path: Path) -> dict[str, Any]:

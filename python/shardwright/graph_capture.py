@@ -24,8 +24,7 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
 from .errors import CaptureError
-
-RECORD_VERSION = 1
+from .folder import RECORD_VERSION
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,8 @@ def parallelize(
         check_hosts: refuse ranks that lie on other hosts than the plan was priced for, where the launcher says where they are.
 
     Raises:
-        MismatchError: where model or mesh are not those of the plan, with both values; where a program that decides by values is to
-            be compiled.
+        MismatchError: where model, mesh or hosts are not those of the plan, or ranks have other plans, with both values; where a
+            program that decides by values is to be compiled.
     """
     opened = plan if isinstance(plan, Plan) else load(plan)
     decides: tuple[str, ...] = getattr(opened.program, "DECIDES", ())
@@ -66,8 +66,7 @@ def parallelize(
         for name in here.groups.values():
             dist.distributed_c10d._set_pg_timeout(timeout, dist.distributed_c10d._resolve_process_group(name))  # type: ignore[attr-defined]
     _check_model(model, opened)
-    if check_hosts:
-        _check_hosts(opened, device_mesh)
+    _check_ranks(opened, device_mesh, check_hosts)
     _distribute(model, opened, device_mesh, here)
     return ParallelModule(Run(model, opened, device_mesh, here, compile))
 
@@ -144,25 +143,61 @@ def _check_model(model: nn.Module, plan: Plan) -> None:
     )
 
 
-def _check_hosts(plan: Plan, mesh: DeviceMesh) -> None:
-    """Refuses ranks that lie on hosts otherwise than the plan was priced for, where a launcher says on which host each is.
+#: What launchers tell every process that they start, with the number of its host: torchrun and Ray Train, Open MPI, MPICH, srun.
+_LAUNCHERS = {
+    "LOCAL_WORLD_SIZE": ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID"),
+    "OMPI_COMM_WORLD_LOCAL_SIZE": (),
+    "MPI_LOCALNRANKS": (),
+    "SLURM_STEP_NUM_TASKS": ("SLURM_NODEID",),
+}
 
-    Devices of the mesh, in its order, fill host after host; all ranks call this together.
+
+def _host() -> str | None:
+    """The host of this process as its launcher numbers it, else by its name; None where no launcher started it."""
+    for sign, numbers in _LAUNCHERS.items():
+        if sign in os.environ:
+            return next((os.environ[name] for name in numbers if name in os.environ), socket.gethostname())
+    return None
+
+
+def _check_ranks(plan: Plan, mesh: DeviceMesh, check_hosts: bool) -> None:
+    """Refuses ranks that hold other plans, and those that lie on hosts otherwise than the plan was priced for.
+
+    Devices of the mesh, in its order, fill host after host; all ranks of the mesh call this together.
     """
-    planned = plan.placements.get("devicesPerHost")
-    if planned is None or "LOCAL_WORLD_SIZE" not in os.environ:
+    if dist.get_backend() == "fake":
+        # One process that stands for all.
         return
-    here = os.environ.get("GROUP_RANK") or os.environ.get("SLURM_NODEID") or socket.gethostname()
-    hosts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(hosts, here)
-    ranks = mesh.mesh.flatten().tolist()
+    told = [(dist.get_rank(), _host(), str(plan.placements["plan"]))]
+    for dim in reversed(range(mesh.ndim)):
+        parts: list[Any] = [None] * mesh.size(dim)
+        dist.all_gather_object(parts, told, group=mesh.get_group(dim))
+        told = [one for part in parts for one in part]
+    plans = {rank: name for rank, _, name in told}
+    ranks: list[int] = mesh.mesh.flatten().tolist()
+    other = next((rank for rank in ranks if plans[rank] != plans[ranks[0]]), None)
+    if other is not None:
+        raise MismatchError(
+            "E_PLAN",
+            f"rank {ranks[0]} has plan {plans[ranks[0]]}, rank {other} has plan {plans[other]}",
+            hint="give all ranks the same folder, or copies of it.",
+        )
+    if check_hosts:
+        _check_hosts(plan, ranks, {rank: host for rank, host, _ in told})
+
+
+def _check_hosts(plan: Plan, ranks: list[int], hosts: dict[int, str | None]) -> None:
+    planned = plan.placements.get("devicesPerHost")
+    if planned is None or None in hosts.values():
+        return
     wanted = min(planned, len(ranks))
     blocks = [ranks[k : k + wanted] for k in range(0, len(ranks), wanted)]
     seen: dict[Any, int] = {}
     for number, block in enumerate(blocks):
         for rank in block:
             if hosts[rank] != hosts[block[0]] or seen.setdefault(hosts[rank], number) != number:
-                found = "; ".join(f"host {host}: ranks {[r for r in ranks if hosts[r] == host]}" for host in dict.fromkeys(hosts))
+                names = dict.fromkeys(hosts[r] for r in sorted(ranks))
+                found = "; ".join(f"host {host}: ranks {[r for r in sorted(ranks) if hosts[r] == host]}" for host in names)
                 raise MismatchError(
                     "E_HOSTS",
                     f"the plan has ranks {'; '.join(map(str, blocks))} on one host each, the launcher has {found}",

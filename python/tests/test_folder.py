@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import shardwright
+from shardwright import command
 
 PLANS = Path(__file__).parent / "plans"
 
@@ -40,6 +41,46 @@ def test_other_versions_and_parts_are_refused(tmp_path: Path) -> None:
     (folder / "placements.json").write_text("{")
     with pytest.raises(shardwright.MismatchError, match="cannot be read"):
         shardwright.load(folder)
+
+
+def test_a_program_of_an_older_plan_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(PLANS / "mlp-2x2-optimum", tmp_path / "torch")
+    (tmp_path / "plan.json").write_text(json.dumps({"hashes": {"plan": "12"}}))
+    with pytest.raises(shardwright.MismatchError, match=r"E_PLAN it is of plan unhashed, plan\.json is plan sha256:12\n.* export"):
+        shardwright.load(tmp_path)
+
+
+def test_records_of_other_models_and_versions_are_refused(tmp_path: Path) -> None:
+    shutil.copytree(PLANS / "mlp-2x2-optimum", tmp_path / "plan")
+    file = tmp_path / "plan" / "capture.json"
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps({**record, "model": "Other", "parameters": record["parameters"][1:]}))
+    with pytest.raises(shardwright.MismatchError, match=r"it is of Other, which has no fc1\.weight, which the program of \S+ has"):
+        shardwright.load(tmp_path / "plan")
+    file.write_text(json.dumps({**record, "version": 9}))
+    with pytest.raises(shardwright.MismatchError, match="E_VERSION it has version 9, this package reads 1"):
+        shardwright.load(tmp_path / "plan")
+
+
+def test_the_command_is_found_around_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = {"node": "/usr/bin/node"}
+    monkeypatch.setattr(command.shutil, "which", tools.get)
+    monkeypatch.setattr(command, "_installed_from", lambda: [])
+    below = tmp_path / "checkout" / "runs"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    with pytest.raises(shardwright.CommandError, match=r"(?s)there is no command shardwright: not on the path, not in .*runs.*npm ci"):
+        command.find_command()
+    main = tmp_path / "checkout" / "dist" / "cli" / "main.js"
+    main.parent.mkdir(parents=True)
+    main.write_text("")
+    (tmp_path / "checkout" / "package.json").write_text('{"name": "another"}')
+    with pytest.raises(shardwright.CommandError):
+        command.find_command()
+    (tmp_path / "checkout" / "package.json").write_text('{"name": "shardwright"}')
+    assert command.find_command() == ["/usr/bin/node", str(main)]
+    tools["shardwright"] = "/opt/shardwright"
+    assert command.find_command() == ["/opt/shardwright"]
 
 
 def test_torch_too_old(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ import { planInto } from '../cli/plan-folders.ts';
 import { cli } from '../cli/support.ts';
 
 /** The report in a real browser: headless Chromium opens the file from disk, and a probe clicks and measures. */
-const browser = ['chromium', 'chromium-browser', 'google-chrome'].find(
-  (name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0,
+const browser = [process.env.CHROMIUM ?? '', 'chromium', 'chromium-browser', 'google-chrome'].find(
+  (name) => name !== '' && spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0,
 );
 
 interface Probe {

@@ -1,0 +1,184 @@
+"""Processes as launchers start them: on two hosts, in the right and in a wrong order; and processes that die or stall."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+HEAD = """
+import dataclasses, os, signal, sys, time
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+sys.path.insert(0, os.environ["TESTS"])
+import shardwright
+from models import mlp
+from test_run import PLANS, ready
+torch.set_num_threads(1)
+"""
+
+
+def environment() -> dict[str, str]:
+    outer = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_")}
+    return {**outer, "TESTS": str(Path(__file__).parent), "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("localhost", 0))
+        return int(server.getsockname()[1])
+
+
+def script(place: Path, text: str) -> str:
+    file = place / "program.py"
+    file.write_text(HEAD + text)
+    return str(file)
+
+
+def ended(processes: Sequence[subprocess.Popen[str]], seconds: float) -> list[tuple[int, str]]:
+    """Exit codes and what was written, of processes that must end by themselves within a time."""
+    until = time.monotonic() + seconds
+    try:
+        return [(p.wait(until - time.monotonic()), p.stdout.read() if p.stdout else "") for p in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+
+
+# Two launchers of two processes, which meet as on two hosts.
+
+TWO_HOSTS = """
+dist.init_process_group("gloo")
+plan = shardwright.load(PLANS / "mlp-2x2-megatron")
+plan = dataclasses.replace(plan, placements={**plan.placements, "devicesPerHost": 2})
+ranks = torch.tensor(eval(sys.argv[1]))
+mesh = dist.device_mesh.DeviceMesh("cpu", ranks, mesh_dim_names=("dp", "tp"))
+model, x, y = mlp()
+module = shardwright.parallelize(model, plan, mesh)
+loss = module(x, y)
+loss.backward()
+print(f"rank {dist.get_rank()} of host {os.environ['GROUP_RANK']}: loss {loss.item():.6f}")
+dist.destroy_process_group()
+"""
+
+
+def on_two_hosts(place: Path, order: str) -> list[tuple[int, str]]:
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}", "--rdzv-id", "7", "--local-addr", "localhost"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", *meeting]
+    call = [*launch, script(place, TWO_HOSTS), order]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return ended([subprocess.Popen(call, env=environment(), text=True, **pipes) for _ in range(2)], 300)  # type: ignore[call-overload]
+
+
+def test_ranks_in_the_order_of_the_plan_train_on_two_hosts(tmp_path: Path) -> None:
+    outcomes = on_two_hosts(tmp_path, "[[0, 1], [2, 3]]")
+    text = "".join(out for _, out in outcomes)
+    assert [code for code, _ in outcomes] == [0, 0], text
+    found = sorted(re.findall(r"rank (\d) of host (\d): loss (\S+)", text))
+    assert [(rank, host) for rank, host, _ in found] == [("0", "0"), ("1", "0"), ("2", "1"), ("3", "1")]
+    assert len({loss for _, _, loss in found}) == 1
+
+
+def test_ranks_in_another_order_are_refused_on_two_hosts(tmp_path: Path) -> None:
+    outcomes = on_two_hosts(tmp_path, "[[0, 2], [1, 3]]")
+    text = "".join(out for _, out in outcomes)
+    assert all(code != 0 for code, _ in outcomes), text
+    assert "E_HOSTS the plan has ranks [0, 2]; [1, 3] on one host each" in text
+    assert "the launcher has host 0: ranks [0, 1]; host 1: ranks [2, 3]" in text
+
+
+# Two processes that nobody watches: what ends one must end the other.
+
+ALONE = """
+dist.init_process_group("gloo", timeout=timedelta(seconds=600))
+plan = shardwright.load(PLANS / "mlp-2-optimum")
+model, x, y = mlp()
+module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"), timeout=timedelta(seconds=float(sys.argv[2])))
+loss = module(x, y)
+print("ready", flush=True)
+if dist.get_rank() == 1:
+    os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    time.sleep(600)
+loss.backward()
+print("it went on")
+"""
+
+
+def unwatched(place: Path, sign: str, timeout: float) -> tuple[list[subprocess.Popen[str]], float]:
+    call = [sys.executable, script(place, ALONE), sign, str(timeout)]
+    shared = {**environment(), "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    started = [subprocess.Popen(call, env={**shared, "RANK": str(rank)}, text=True, **pipes) for rank in range(2)]  # type: ignore[call-overload]
+    return started, time.monotonic()
+
+
+def test_a_killed_rank_ends_the_other(tmp_path: Path) -> None:
+    """Their collectives may wait for ten minutes; the connection that breaks ends it at once."""
+    processes, _ = unwatched(tmp_path, "SIGKILL", 600)
+    (code, text), (killed, _) = ended(processes, 120)
+    assert killed == -signal.SIGKILL
+    assert code not in (0, None) and "it went on" not in text
+    assert "Connection closed by peer" in text or "Connection reset" in text, text
+
+
+def test_a_rank_that_stalls_ends_the_other_after_the_timeout(tmp_path: Path) -> None:
+    processes, _ = unwatched(tmp_path, "SIGSTOP", 3)
+    try:
+        [(code, text)] = ended(processes[:1], 120)
+    finally:
+        processes[1].kill()
+    assert code not in (0, None) and "it went on" not in text
+    assert re.search(r"[Tt]imed out", text), text
+
+
+# What ends the first rank while it captures or plans is what the others hear.
+
+AUTO = """
+dist.init_process_group("gloo")
+if sys.argv[1] == "broken":
+    import shardwright.auto
+    def broken(*_, **__):
+        raise OSError("the disk is full")
+    shardwright.auto.capture = broken
+model, x, y = mlp()
+mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+command = [sys.executable, sys.argv[2]]
+try:
+    shardwright.auto_parallelize(model, (x,), mesh, cluster="c", loss=torch.nn.functional.mse_loss, targets=(y,), command=command)
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+"""
+
+REFUSES = """
+import json, sys
+print(json.dumps({"error": {"code": "E_CLUSTER", "message": "there is no cluster c", "where": {"file": "c"}, "hint": "dgx-h100"}}))
+sys.exit(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "first", "other"),
+    [
+        ("refused", *["CommandError: c: E_CLUSTER there is no cluster c\n  hint: dgx-h100\n"] * 2),
+        ("broken", "OSError: the disk is full\n", "ShardwrightError: E_RANK rank 0 failed: OSError: the disk is full\n"),
+    ],
+)
+def test_all_ranks_say_why_the_first_one_failed(tmp_path: Path, what: str, first: str, other: str) -> None:
+    command = tmp_path / "command.py"
+    command.write_text(REFUSES)
+    shared = {**environment(), "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    call = [sys.executable, script(tmp_path, AUTO), what, str(command)]
+    processes = [
+        subprocess.Popen(call, env={**shared, "RANK": str(rank)}, cwd=tmp_path, text=True, stdout=subprocess.PIPE) for rank in range(2)
+    ]
+    assert ended(processes, 200) == [(0, first), (0, other)]
