@@ -111,7 +111,12 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
       hint: `${UNCUT_STREAM}: write sp=1.`,
     }); // prettier-ignore
   const parts = pp * tuning.chunks;
-  if (parts > shape.layers)
+  const stated = tuning.stageLayers?.reduce((sum, n) => sum + n, 0);
+  if (stated !== undefined && stated !== shape.layers)
+    throw new ShardwrightError('E_USAGE', `--layout: stages have ${stated} layers, and ${question.model} has ${shape.layers}`, {
+      hint: 'embedding and head are no layers: they are with the first and the last part.',
+    }); // prettier-ignore
+  if (stated === undefined && parts > shape.layers)
     throw new ShardwrightError('E_USAGE', `--layout: ${shape.layers} layers do not make pp x vp = ${parts} parts`, {
       hint: `at most ${shape.layers} parts have a layer each.`,
     }); // prettier-ignore
@@ -139,7 +144,8 @@ function neighbours(
     if (Number.isInteger(microbatch)) tune(`mbs=${microbatch}`, { microbatch });
   if (sizes.pp > 1)
     for (const chunks of [1, 2, 4, 8])
-      if (chunks !== tuning.chunks) tune(`vp=${chunks}`, { chunks, schedule: chunks > 1 ? 'interleaved' : '1f1b' });
+      if (chunks !== tuning.chunks && tuning.stageLayers === undefined)
+        tune(`vp=${chunks}`, { chunks, schedule: chunks > 1 ? 'interleaved' : '1f1b' });
   const modes = ['dp', 'zero1', 'zero2', 'fsdp'] as const;
   if (sizes.dp_replicate === 1 && sizes.dp_shard * sizes.cp > 1)
     modes.forEach((mode, stage) => {

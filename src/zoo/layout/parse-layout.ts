@@ -15,7 +15,18 @@ type Size = (typeof SIZES)[number];
 const CONTEXTS = ['ring', 'cp', 'ulysses'] as const;
 const FP8_RECIPE_NAMES = FP8_RECIPES.map((name) => `fp8:${name}` as const);
 const DTYPES = ['bf16', 'f16', 'f32', 'fp8', ...FP8_RECIPE_NAMES] as const;
-const KEYS = [...SIZES, 'zero', 'reshard', 'recompute', 'schedule', 'sp', 'context', 'pair', 'dtype'] as const;
+const KEYS = [
+  ...SIZES,
+  'stages',
+  'zero',
+  'reshard',
+  'recompute',
+  'schedule',
+  'sp',
+  'context',
+  'pair',
+  'dtype',
+] as const;
 /** A key of `--layout`. */
 export type LayoutKey = (typeof KEYS)[number];
 
@@ -53,6 +64,7 @@ export function parseLayout(text: string, devices: number): StatedLayout {
   const pairs = word(given, 'pair', ['0', '1'], '0') === '1';
   if (pairs && ep === 1) throw fault('pair=1 without ep', 'what hides beside another microbatch is exchanges with experts.');
   if (pairs && pp > 1 && chunks === 1) throw fault('pair=1 with stages of one chunk', 'write vp=2 or more, or leave pair out.');
+  const stageLayers = given.has('stages') ? stagesGiven(given.get('stages') ?? '', pp * chunks) : undefined;
   return {
     sizes: { pp, dp_replicate: replicas, dp_shard: dp, cp, tp, ep, ...(etp === 1 ? {} : { etp }) },
     kind: {
@@ -68,9 +80,24 @@ export function parseLayout(text: string, devices: number): StatedLayout {
       once,
       ...(pairs ? { paired: true } : {}),
       asStated: true,
+      ...(stageLayers === undefined ? {} : { stageLayers }),
     },
     ...(given.has('dtype') ? { dtype: word(given, 'dtype', DTYPES, 'bf16') } : {}),
   };
+} // prettier-ignore
+
+/** `4+2x13+5`: layers of each chunk, `NxK` for K chunks of N layers; 0 is embedding or head alone. */
+function stagesGiven(text: string, chunks: number): number[] {
+  const list = text.split('+').flatMap((part) => {
+    const [, n, times = '1'] = /^(\d{1,4})(?:x([1-9]\d{0,3}))?$/.exec(part) ?? [];
+    if (n === undefined) throw fault(`stages=${text}`, 'write the layers of each part, such as stages=4+2x13+5 (2x13: thirteen parts of 2).');
+    return Array.from({ length: Number(times) }, () => Number(n));
+  });
+  if (list.length !== chunks)
+    throw fault(`stages has ${list.length} parts, and pp x vp is ${chunks}`, 'each chunk of each stage is a part, in the order of the model.');
+  if (chunks === 1) throw fault(`stages=${text} without pp`, 'write pp=2 or more, or leave stages out.');
+  if (list.some((n, k) => n === 0 && k > 0 && k < chunks - 1)) throw fault(`stages=${text}: a part without layers`, 'only the first and the last part hold something else.');
+  return list;
 } // prettier-ignore
 
 /** ZeRO's stage as the mode of the data ranks. */

@@ -32,7 +32,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py \${MODEL_ARGS[@]} \\
     --context-parallel-size 2 --cp-comm-type a2a --sequence-parallel \\
     --micro-batch-size 1 --global-batch-size=1152 \\
     --use-distributed-optimizer --recompute-activations --bf16 \\
-    --decoder-first-pipeline-num-layers 13 --lr 8e-5
+    --tp-comm-overlap --lr 8e-5
 `;
 
 const BRIDGE = `
@@ -103,7 +103,7 @@ describe("the layout of a trainer's configuration", () => {
       'pp=9,vp=7,dp=8,cp=2,tp=8,sp=1,mbs=1,zero=1,recompute=core_attn,context=ulysses,dtype=bf16',
     );
     expect(found).toMatchObject({ format: 'Megatron-LM arguments', sequence: 8192, globalBatch: 1152 });
-    expect(found.notPriced.map((n) => n.key)).toEqual(['--decoder-first-pipeline-num-layers']);
+    expect(found.notPriced.map((n) => n.key)).toEqual(['--tp-comm-overlap']);
     expect(parseLayout(found.text, 1152)).toMatchObject({
       sizes: { pp: 9, dp_shard: 8, cp: 2, tp: 8 },
       kind: { mode: 'zero1', context: 'ulysses', sequenceParallel: true },
@@ -166,8 +166,27 @@ describe("the layout of a trainer's configuration", () => {
 
   it('torchtitan: Python, two stages a rank where the schedule is interleaved', () => {
     const found = read(TITAN_PYTHON, 512, { layers: 128 });
-    expect(found.text).toBe('pp=8,vp=2,dp=8,tp=8,sp=1,mbs=1,zero=3,recompute=full,schedule=interleaved');
+    expect(found.text).toBe(
+      'pp=8,vp=2,stages=8+9+8x13+7,dp=8,tp=8,sp=1,mbs=1,zero=3,recompute=full,schedule=interleaved',
+    );
     expect(found).toMatchObject({ sequence: 8192, globalBatch: 64 });
+  });
+
+  it('torchtitan: Python with names, brackets and lists; what cannot be read is refused', () => {
+    const job = (inside: string): string => `TP = 4\nconfig = ParallelismConfig(${inside})\n`;
+    expect(read(job('tensor_parallel_degree=TP, data_parallel_shard_degree=-1'), 8).text).toContain('dp=2,tp=4');
+    expect(read(job('module_fqns_per_model_part=[["a", "b"], ["c"]], tensor_parallel_degree=2'), 8)).toMatchObject({
+      text: expect.stringContaining('tp=2') as string,
+      notPriced: [{ key: 'parallelism.module_fqns_per_model_part', why: 'layers lie in equal parts' }],
+    });
+    expect(read('config.parallelism.tensor_parallel_degree = TP\nTP = 2\n', 8).text).toContain('tp=2');
+    for (const inside of ['tensor_parallel_degree=int(os.environ["TP"])', 'tensor_parallel_degree=OTHER', 'tensor_parallel_degree=2 * TP'])
+      expect(refusal(job(inside), 8)).toMatch(/^job: E_INPUT parallelism\.tensor_parallel_degree: found '.*', wanted a number/);
+  }); // prettier-ignore
+
+  it('a file for a model of other depth says so', () => {
+    const found = read('--tensor-model-parallel-size 2 --num-layers 80 --micro-batch-size 1', 8);
+    expect(found.notPriced).toEqual([{ key: 'num_layers', value: '80', why: 'the model has 32' }]);
   });
 
   it('DeepSpeed: the batch follows from its parts, and what lies on the host is listed', () => {

@@ -5,6 +5,7 @@
 
 import { ShardwrightError } from '../../../errors.ts';
 import type { LayoutKey } from '../parse-layout.ts';
+import { cutsText, megatronCuts, torchtitanCuts, type MegatronCuts, type StageLetters } from './stage-cuts.ts';
 
 /** A setting of a file that has no price, and why. */
 export interface NotPriced {
@@ -27,6 +28,10 @@ export interface LayoutDraft {
   chunks?: number;
   chunkLayers?: number;
   microbatch?: number;
+  /** How the trainer lays layers on stages; absent: in equal parts. */
+  cuts?: MegatronStages | TorchtitanStages;
+  /** Of the model that the file is for. */
+  layers?: number;
   /** Microbatches of a step on one data rank. */
   accumulation?: number;
   zero?: number;
@@ -44,6 +49,18 @@ export interface LayoutDraft {
   devices?: number;
   sequence?: number;
   globalBatch?: number;
+}
+
+interface MegatronStages extends MegatronCuts {
+  readonly trainer: 'megatron';
+  readonly letters?: StageLetters;
+}
+
+interface TorchtitanStages {
+  readonly trainer: 'torchtitan';
+  /** Layers that the embedding counts as, and norm and head. */
+  readonly inputWeight: number;
+  readonly outputWeight: number;
 }
 
 /** What the draft does not say. */
@@ -83,9 +100,7 @@ export function settleLayout(draft: LayoutDraft, { file, devices, layers, routed
   const zero = draft.zero ?? 0;
   // Replicas of shards are HSDP; without cut parameters all data ranks are one kind.
   const hybrid = zero === 3 && replicas > 1;
-  const chunks = draft.chunks ?? (draft.chunkLayers === undefined ? 1 : layers / pp / draft.chunkLayers);
-  if (!Number.isInteger(chunks))
-    throw fail(`chunks of ${draft.chunkLayers} layers do not divide the ${layers / pp} layers of a stage`, `${layers} layers on pp=${pp}.`); // prettier-ignore
+  const { chunks, cuts } = stagesOf(draft, pp, layers, fail);
   const { microbatch, accumulation } = draft;
   const globalBatch = draft.globalBatch ?? (microbatch === undefined || accumulation === undefined ? undefined : microbatch * accumulation * ranks); // prettier-ignore
   const flag = (value: boolean | undefined): string | undefined => (value === undefined ? undefined : value ? '1' : '0');
@@ -93,6 +108,7 @@ export function settleLayout(draft: LayoutDraft, { file, devices, layers, routed
   const settings: readonly (readonly [LayoutKey, string | undefined])[] = [
     ['pp', sized(pp)],
     ['vp', sized(chunks)],
+    ['stages', cuts === undefined || new Set(cuts).size === 1 ? undefined : cutsText(cuts)],
     ['dp_replicate', sized(hybrid ? replicas : 1)],
     ['dp', String(hybrid ? shards : ranks)],
     ['cp', sized(cp)],
@@ -115,4 +131,43 @@ export function settleLayout(draft: LayoutDraft, { file, devices, layers, routed
     ...(draft.sequence === undefined ? {} : { sequence: draft.sequence }),
     ...(globalBatch === undefined ? {} : { globalBatch }),
   };
+} // prettier-ignore
+
+interface Stages {
+  readonly chunks: number;
+  /** Layers of each chunk; absent: in equal parts. */
+  readonly cuts?: readonly number[];
+}
+
+function stagesOf(draft: LayoutDraft, pp: number, layers: number, fail: (what: string, hint: string) => ShardwrightError): Stages {
+  const { cuts, chunkLayers, chunks = 1 } = draft;
+  if (pp === 1) return { chunks };
+  if (cuts?.trainer === 'torchtitan') {
+    const { inputWeight, outputWeight } = cuts;
+    const counted = layers + inputWeight + outputWeight;
+    const all = chunkLayers === undefined ? pp * chunks : Math.ceil(counted / chunkLayers);
+    if (all % pp !== 0)
+      throw fail(`pipeline_parallel_layers_per_stage: found ${chunkLayers}, which makes ${all} parts of ${layers} layers; wanted a multiple of pipeline_parallel_degree ${pp}`, 'change one of the two.');
+    const found = torchtitanCuts(all, layers, inputWeight, outputWeight);
+    if ('fault' in found) throw fail(found.fault, found.hint);
+    return { chunks: all / pp, cuts: found };
+  }
+  if (cuts?.letters !== undefined) {
+    const { layers: each, empty } = cuts.letters;
+    const sum = each.reduce((total, n) => total + n, 0);
+    if (sum !== layers) throw fail(`pipeline_model_parallel_layout: found ${sum} layers (t), wanted ${layers}`, 'a t is a layer of the model.');
+    if (each.length % pp !== 0)
+      throw fail(`pipeline_model_parallel_layout: found ${each.length} stages, wanted a multiple of pipeline_model_parallel_size ${pp}`, 'stages stand between |.');
+    // Without a price for what a stage holds beside layers, embedding and head, layers lie in equal parts.
+    return { chunks: each.length / pp, ...(empty > 0 ? {} : { cuts: each }) };
+  }
+  const each = chunkLayers === undefined ? chunks : layers / pp / chunkLayers;
+  if (!Number.isInteger(each))
+    throw fail(`chunks of ${chunkLayers} layers do not divide the ${layers / pp} layers of a stage`, `${layers} layers on pp=${pp}.`);
+  if (cuts === undefined) return { chunks: each };
+  if (chunkLayers !== undefined && (cuts.first ?? cuts.last) !== undefined)
+    throw fail('num_layers_per_virtual_pipeline_stage: found beside layers of the first or last stage', 'Megatron-LM wants num_virtual_stages_per_pipeline_rank there.');
+  const found = megatronCuts(cuts, pp, each, layers);
+  if ('fault' in found) throw fail(found.fault, found.hint);
+  return { chunks: each, cuts: found };
 } // prettier-ignore

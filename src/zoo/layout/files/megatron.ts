@@ -9,6 +9,7 @@ import type { Fp8Recipe } from '../../../cost/kernels/software.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { moduleSet, RECOMPUTE_MODULES, type RecomputeModule } from '../../recipes/checkpoints.ts';
 import type { LayoutDraft, NotPriced } from './layout-draft.ts';
+import { stageLetters } from './stage-cuts.ts';
 import { count, isOn, noPrice, readSettings, settingsOf, type FileSetting, type SettingsTable, type Take } from './settings-table.ts'; // prettier-ignore
 
 const STRATEGIES = ['no_shard', 'optim', 'optim_grads', 'optim_grads_params'];
@@ -20,6 +21,18 @@ const sharded: Take = (value, draft) => {
   if (isOn(value)) draft.zero = Math.max(draft.zero ?? 0, 3);
   return undefined;
 };
+const stages = ({ cuts }: LayoutDraft): Extract<LayoutDraft['cuts'], { trainer: 'megatron' }> =>
+  cuts?.trainer === 'megatron' ? cuts : { trainer: 'megatron' };
+const stageOf =
+  (end: 'first' | 'last'): Take =>
+  (value, draft, wrong) => {
+    const n = Number(value);
+    if (!Number.isInteger(n) || n < 1) throw wrong('a whole number of layers from 1 on');
+    draft.cuts = { ...stages(draft), [end]: n };
+    return undefined;
+  };
+const firstStage = stageOf('first');
+const lastStage = stageOf('last');
 const microbatch = count('microbatch');
 const sequence = count('sequence');
 const recompute: Take = (value, draft, wrong) => {
@@ -89,13 +102,24 @@ const TABLE: SettingsTable = {
   fp4: noPrice('products are priced in 16 bits'),
   fp4_format: noPrice('products are priced in 16 bits'),
   tp_comm_overlap: noPrice('tensor-parallel collectives are exposed; --framework megatron-core counts what hides'),
-  pipeline_model_parallel_layout: noPrice('layers lie in equal parts'),
-  num_layers_in_first_pipeline_stage: noPrice('layers lie in equal parts'),
-  num_layers_in_last_pipeline_stage: noPrice('layers lie in equal parts'),
-  decoder_first_pipeline_num_layers: noPrice('layers lie in equal parts'),
-  decoder_last_pipeline_num_layers: noPrice('layers lie in equal parts'),
-  account_for_embedding_in_pipeline_split: noPrice('layers lie in equal parts'),
-  account_for_loss_in_pipeline_split: noPrice('layers lie in equal parts'),
+  pipeline_model_parallel_layout: (value, draft, wrong) => {
+    const letters = stageLetters(value);
+    if (letters === undefined)
+      throw wrong('letters such as Et*3|(tt|)*29L: E embedding, t layer, m further token, L loss');
+    draft.cuts = { ...stages(draft), letters };
+    return letters.empty === 0
+      ? undefined
+      : 'layers lie in equal parts: a stage without layers, embedding and loss has no price';
+  },
+  num_layers_in_first_pipeline_stage: firstStage,
+  num_layers_in_last_pipeline_stage: lastStage,
+  decoder_first_pipeline_num_layers: firstStage,
+  decoder_last_pipeline_num_layers: lastStage,
+  account_for_embedding_in_pipeline_split: (value, draft) =>
+    void (draft.cuts = { ...stages(draft), countsEmbedding: isOn(value) }),
+  account_for_loss_in_pipeline_split: (value, draft) =>
+    void (draft.cuts = { ...stages(draft), countsLoss: isOn(value) }),
+  num_layers: count('layers'),
   cpu_offloading: noPrice('nothing is moved to the host'),
   optimizer_cpu_offload: noPrice('nothing is moved to the host'),
   fine_grained_activation_offloading: noPrice('nothing is moved to the host'),
@@ -193,6 +217,7 @@ function settled(settings: readonly FileSetting[], file: string): MegatronLayout
     ?.value.split(/\s+/);
   if (draft.recompute === 'core_attn' && modules !== undefined) draft.recompute = moduleSet(modules.filter(isModule));
   draft.sequenceParallel ??= false;
+  draft.cuts ??= { trainer: 'megatron' };
   // Experts are cut as everything else is, where nothing is said of them.
   if (draft.tp !== undefined) draft.etp ??= draft.tp;
   return { draft, notPriced: [...notPriced, ...more] };

@@ -32,7 +32,9 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
   const { file } = setting;
   if (text.length > MOST_CHARACTERS)
     throw new ShardwrightError('E_INPUT', `the file has ${text.length} characters; at most ${MOST_CHARACTERS} are read`, { file, hint: FORMATS }); // prettier-ignore
-  const { format, draft, notPriced } = read(text, file);
+  const { format, draft, notPriced: found } = read(text, file);
+  const another = draft.layers !== undefined && draft.layers !== setting.layers;
+  const notPriced = another ? [...found, { key: 'num_layers', value: String(draft.layers), why: `the model has ${setting.layers}` }] : found; // prettier-ignore
   const uncut = setting.routed && (draft.tp ?? 1) > 1 && draft.sequenceParallel === false;
   if (!uncut) return { ...settleLayout(draft, setting), format, notPriced };
   if (format === MEGATRON || format === NEMO)

@@ -90,7 +90,13 @@ export function noPrice(why: string, off: readonly string[] = []): Take {
 export function settingsOf(value: unknown, path = ''): FileSetting[] {
   if (Array.isArray(value)) {
     const flat = value.every((item) => typeof item !== 'object');
-    return flat ? [{ path, key: lastOf(path), value: value.join(' ') }] : [];
+    if (flat) return [{ path, key: lastOf(path), value: value.join(' ') }];
+    const rows = value.filter(
+      (item): item is unknown[] => Array.isArray(item) && item.every((word) => typeof word !== 'object'),
+    );
+    return rows.length < value.length
+      ? []
+      : [{ path, key: lastOf(path), value: rows.map((row) => row.join(' ')).join('|') }];
   }
   if (typeof value === 'object' && value !== null)
     return Object.entries(value).flatMap(([key, inner]) => settingsOf(inner, path === '' ? key : `${path}.${key}`));

@@ -23,6 +23,17 @@ const narrow: Take = (value, draft) => {
   else if (/mx|nvfp4/i.test(value)) return 'products are priced in 16 bits';
   return undefined;
 };
+/** Embedding and head count as a layer each where nothing is said. */
+const stages = ({ cuts }: LayoutDraft): Extract<LayoutDraft['cuts'], { trainer: 'torchtitan' }> =>
+  cuts?.trainer === 'torchtitan' ? cuts : { trainer: 'torchtitan', inputWeight: 1, outputWeight: 1 };
+const weight =
+  (end: 'inputWeight' | 'outputWeight'): Take =>
+  (value, draft, wrong) => {
+    const n = Number(value);
+    if (!Number.isInteger(n) || n < 0) throw wrong('a whole number from 0 on');
+    draft.cuts = { ...stages(draft), [end]: n };
+    return undefined;
+  };
 const covered: Take = () => undefined;
 const local = count('microbatch');
 
@@ -48,8 +59,8 @@ const TABLE: SettingsTable = {
   },
   pipeline_parallel_layers_per_stage: count('chunkLayers'),
   pipeline_parallel_microbatch_size: count('accumulation'),
-  pipeline_parallel_first_stage_less_layers: noPrice('layers lie in equal parts', ['0']),
-  pipeline_parallel_last_stage_less_layers: noPrice('layers lie in equal parts', ['0']),
+  pipeline_parallel_first_stage_less_layers: weight('inputWeight'),
+  pipeline_parallel_last_stage_less_layers: weight('outputWeight'),
   pipeline_parallel_schedule_csv: noPrice('priced as 1F1B'),
   pipeline_parallel_split_points: noPrice('layers lie in equal parts'),
   module_fqns_per_model_part: noPrice('layers lie in equal parts'),
@@ -119,27 +130,53 @@ export function readTorchtitanToml(text: string, file: string): { readonly draft
   return finished(settings, file, { recompute: 'selective', option: '2' });
 } // prettier-ignore
 
-/** Names with literals in calls of configurations and assignments to their fields. @throws E_INPUT */
+/**
+ * Names with values in calls of configurations and assignments to their fields. A value is a literal, or a name that the file sets
+ * to one.
+ *
+ * @throws E_INPUT where a setting of the layout is something else
+ */
 export function readTorchtitanPython(
   text: string,
   file: string,
 ): { readonly draft: LayoutDraft; readonly notPriced: readonly NotPriced[] } {
   const settings: FileSetting[] = [];
   const bare = text.replace(/("""[\s\S]*?"""|'''[\s\S]*?''')/g, '').replace(/#.*$/gm, '');
-  const VALUE = String.raw`("[^"]*"|'[^']*'|-?\d[\d_.]*|True|False|None)`;
-  const calls: Readonly<Record<string, string>> = { ParallelismConfig: 'parallelism', TrainingConfig: 'training', CompileConfig: 'compile' }; // prettier-ignore
-  for (const [, name, inside] of bare.matchAll(/\b(ParallelismConfig|TrainingConfig|CompileConfig)\s*\(([^()]*)\)/g))
-    for (const [, key, value] of inside.matchAll(new RegExp(String.raw`(\w+)\s*=\s*${VALUE}`, 'g')))
-      settings.push({ path: `${calls[name]}.${key}`, key, value: literal(value) });
-  for (const [, section, key, value] of bare.matchAll(
-    new RegExp(String.raw`\.(parallelism|training|compile)\.(\w+)\s*=\s*${VALUE}`, 'g'),
-  ))
-    // prettier-ignore
-    settings.push({ path: `${section}.${key}`, key, value: literal(value) });
+  const names = new Map([...bare.matchAll(/^(\w+)(?:\s*:\s*\w+)?\s*=\s*(\S+)\s*$/gm)].map(([, name, value]) => [name, value] as const));
+  const take = (section: string, key: string, stated: string): void => {
+    const given = names.get(stated) ?? stated;
+    const path = `${section}.${key}`;
+    if (LITERAL.test(given)) settings.push({ path, key, value: literal(given) });
+    else if (!Object.hasOwn(TABLE, key)) settings.push({ path, key, value: given });
+    else if (given.startsWith('[')) settings.push({ path, key, value: 'a list' });
+    else throw new ShardwrightError('E_INPUT', `${path}: found '${given}', wanted a number, a text or True`, { file, hint: 'write the value, or a name that the file sets to one.' });
+  };
+  for (const call of bare.matchAll(/\b(ParallelismConfig|TrainingConfig|CompileConfig)\s*\(/g))
+    for (const [key, value] of keywordsFrom(bare.slice(call.index + call[0].length))) take(CALLS[call[1]], key, value);
+  for (const [, section, key, value] of bare.matchAll(/\.(parallelism|training|compile)\.(\w+)\s*=(?!=)\s*(.+?)\s*$/gm)) take(section, key, value);
   if (/\bFloat8LinearConverter\b/.test(bare)) settings.push({ path: 'converters', key: 'converters', value: 'float8' });
   const recompute = /\bFullAC\b/.test(bare) ? 'full' : /\bSelectiveAC\b/.test(bare) ? 'selective' : 'none';
   return finished(settings, file, { recompute, option: 'op' });
+} // prettier-ignore
+
+/** Keywords of a call, from behind its bracket to the one that closes it. */
+function keywordsFrom(text: string): (readonly [key: string, value: string])[] {
+  const parts = [''];
+  let depth = 0;
+  for (const [token] of text.matchAll(/"[^"]*"|'[^']*'|[\s\S]/g)) {
+    if (/^[([{]$/.test(token)) depth++;
+    else if (/^[)\]}]$/.test(token) && --depth < 0) break;
+    if (token === ',' && depth === 0) parts.push('');
+    else parts[parts.length - 1] += token;
+  }
+  return parts.flatMap((part) => {
+    const [, key, value] = /^\s*(\w+)\s*=(?!=)\s*([\s\S]*?)\s*$/.exec(part) ?? [];
+    return key === undefined ? [] : [[key, value] as const];
+  });
 }
+
+const LITERAL = /^("[^"]*"|'[^']*'|-?\d[\d_.]*|True|False|None)$/;
+const CALLS: Readonly<Record<string, string>> = { ParallelismConfig: 'parallelism', TrainingConfig: 'training', CompileConfig: 'compile' }; // prettier-ignore
 
 function literal(text: string): string {
   const value = text.trim();
@@ -174,6 +211,9 @@ function finished(settings: readonly FileSetting[], file: string, defaults: { re
   if (pp > 1) draft.microbatch = pieces;
   else draft.microbatch = localBatch;
   if (draft.globalBatch === undefined) draft.accumulation = pp > 1 ? localBatch / pieces : 1;
+  // Modules that are named one by one have no price: layers lie in equal parts then.
+  if (!stated('module_fqns_per_model_part') && !stated('pipeline_parallel_split_points')) draft.cuts = stages(draft);
+  else delete draft.cuts;
   // Schedules with several stages a rank have two of them, where the layers of a stage are not stated.
   if (pp > 1 && draft.schedule === 'interleaved' && draft.chunkLayers === undefined) draft.chunks = 2;
   return { draft, notPriced };

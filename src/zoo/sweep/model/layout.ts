@@ -57,6 +57,8 @@ export interface LayoutTuning {
    * balanced by their seconds, and layers are recomputed only where memory requires it.
    */
   readonly asStated?: boolean;
+  /** Of what is stated: layers of each chunk, in the order of the model; embedding and head are with the first and the last. Absent: equal parts. */
+  readonly stageLayers?: readonly number[];
 }
 
 /** The name of a plan, as `compare --plans` takes it. */

@@ -4,7 +4,7 @@
  */
 
 import { composedStages, type ComposedStages } from './composed-stages.ts';
-import { evenBounds, stageBounds } from './stage-bounds.ts';
+import { evenBounds, stageBounds, statedBounds } from './stage-bounds.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
@@ -231,7 +231,9 @@ export class Composer {
     if (takesAtLeast(limits.below ?? Infinity, least, { pp, microbatches: m, share })) return undefined;
     const bounds =
       tuning.asStated === true
-        ? evenBounds(units.length - 2, pp * v)
+        ? tuning.stageLayers === undefined
+          ? evenBounds(units.length - 2, pp * v)
+          : statedBounds(tuning.stageLayers)
         : stageBounds(made, units, tuning, m, budgetBytes);
     const inFlight = Array.from({ length: pp }, (_, i) => Math.min(m * v, keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i) + Number(paired))); // prettier-ignore
     const held = this.held.of(schedule, { devices: pp, microbatches: m, chunks: v }, inFlight, paired);

@@ -47,3 +47,14 @@ export function evenBounds(layers: number, chunks: number): readonly number[] {
   const cut = Array.from({ length: chunks + 1 }, (_, k) => 1 + Math.ceil((k * layers) / chunks));
   return cut.map((unit, k) => (k === 0 ? 0 : k === chunks ? layers + 2 : unit));
 }
+
+/** First unit of every chunk where the layers of each are stated. */
+export function statedBounds(stageLayers: readonly number[]): readonly number[] {
+  const bounds = [0];
+  stageLayers.reduce((sum, n) => {
+    bounds.push(1 + sum + n);
+    return sum + n;
+  }, 0);
+  bounds[bounds.length - 1]++;
+  return bounds;
+}
