@@ -8,13 +8,18 @@
  * limits; beyond them it answers `too-large` and the caller branches.
  */
 import type { Network } from '../network/network.ts';
+import { EliminationHeap } from './heap.ts';
+import { LabelFront, TooLarge } from './labels.ts';
 
-/** A label is `2 + rows` numbers: reduced cost, priced part of it, amount of every row. */
+/** Labels over some variables: a table of the network, whose cells hold a cost or nothing, or what an elimination made. */
 interface LabelFactor {
   readonly vars: readonly number[];
-  readonly maps: readonly Int32Array[];
+  /** Class maps of the pool. */
+  readonly maps: readonly number[];
   readonly dims: readonly number[];
-  /** Labels of cell k are start[k] .. start[k + 1] - 1. */
+  /** Of a table: its cells, Infinity where there is no label; else empty. */
+  readonly costs: Float64Array;
+  /** Of what was made: labels of cell k are start[k] .. start[k + 1] - 1 of `data`. */
   readonly start: Int32Array;
   readonly data: Float64Array;
   /** Position of the record that made it in the list of records, or -1 for a given table. */
@@ -24,6 +29,18 @@ interface LabelFactor {
 interface Elimination {
   readonly variable: number;
   readonly factors: readonly LabelFactor[];
+}
+
+/** A factor of a bucket, as the cells of the result meet it: a cell of its own is a sum of offsets, none if that is negative. */
+interface Operand {
+  readonly factor: LabelFactor;
+  /** Sum of the offsets at the present cell of the result. */
+  base: number;
+  /** By value of the variable that goes. */
+  readonly byValue: Int32Array;
+  /** Axes of the result that it has, and offsets by their classes. */
+  readonly axes: readonly number[];
+  readonly byClass: readonly Int32Array[];
 }
 
 interface LabelLimits {
@@ -46,7 +63,10 @@ interface LabelResult {
   readonly work: number;
 }
 
-class TooLarge extends Error {}
+/** The offset of what cannot be chosen: no sum with it reaches zero. */
+const BARRED = -(2 ** 30);
+const NO_COSTS = new Float64Array(0);
+const NO_LABELS = { start: new Int32Array(1), data: new Float64Array(0) };
 
 /** Minimises the true cost under the rows of a priced pairwise network whose costs are non-negative. */
 export function paretoEliminate(net: Network, limits: LabelLimits): LabelResult {
@@ -73,7 +93,9 @@ class ParetoElimination {
   /** Those that hold none any more. */
   readonly #loose = new Set<LabelFactor>();
   readonly #records: Elimination[] = [];
-  #work = 0;
+  /** Labels of one value of a cell, and of the whole cell. */
+  readonly #ofValue: LabelFront;
+  readonly #ofCell: LabelFront;
 
   constructor(net: Network, limits: LabelLimits) {
     this.#net = net;
@@ -82,40 +104,37 @@ class ParetoElimination {
     this.#width = 2 + rows;
     this.#budget = Float64Array.from(net.rows, (row) => row.bound);
     this.#at = Array.from({ length: net.count }, () => new Set<LabelFactor>());
-    this.#own = Array.from({ length: net.count }, () => new Float64Array(0));
-    for (let i = 0; i < net.count; i++) {
-      if (net.gone[i] === 1) continue;
-      const costs = net.pool.vectorOf(net.unary[i]);
-      const labels = new Float64Array(costs.length * this.#width);
-      for (let r = 0; r < rows; r++) {
-        const id = net.rows[r].amounts[i];
-        if (id < 0) continue;
-        const amounts = net.pool.vectorOf(id);
-        const least = net.pool.leastOf(id);
-        this.#budget[r] -= least;
-        for (let a = 0; a < costs.length; a++) {
-          labels[a * this.#width + 2 + r] = amounts[a] - least;
-        }
-      }
-      const priced = net.priced[i] < 0 ? undefined : net.pool.vectorOf(net.priced[i]);
-      for (let a = 0; a < costs.length; a++) {
-        labels[a * this.#width] = costs[a];
-        labels[a * this.#width + 1] = priced === undefined ? 0 : priced[a];
-      }
-      this.#own[i] = labels;
-    }
+    this.#own = new Array<Float64Array>(net.count).fill(new Float64Array(0));
+    for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) this.#own[i] = this.#ownLabels(i);
     for (const f of net.factors) {
       if (f === undefined) continue;
-      const { cells, dims } = f.table;
-      const data = new Float64Array(cells.length * this.#width);
-      const start = new Int32Array(cells.length + 1);
-      let count = 0;
-      for (let c = 0; c < cells.length; c++) {
-        if (cells[c] !== Infinity) data[count++ * this.#width] = cells[c];
-        start[c + 1] = count;
-      }
-      this.#add({ vars: f.vars, maps: f.maps.map((m) => net.pool.mapOf(m)), dims, start, data, maker: -1 });
+      this.#add({ vars: f.vars, maps: f.maps, dims: f.table.dims, costs: f.table.cells, ...NO_LABELS, maker: -1 });
     }
+    const front = { slack: limits.slack, budget: this.#budget, work: limits.work, most: limits.front ?? Infinity };
+    this.#ofValue = new LabelFront(front);
+    this.#ofCell = new LabelFront(front);
+  }
+
+  /** One label a value; the least amount of every row is taken from its budget. */
+  #ownLabels(v: number): Float64Array {
+    const { pool, rows, unary, priced } = this.#net;
+    const width = this.#width;
+    const costs = pool.vectorOf(unary[v]);
+    const labels = new Float64Array(costs.length * width);
+    for (let r = 0; r < rows.length; r++) {
+      const id = rows[r].amounts[v];
+      if (id < 0) continue;
+      const amounts = pool.vectorOf(id);
+      const least = pool.leastOf(id);
+      this.#budget[r] -= least;
+      for (let a = 0; a < costs.length; a++) labels[a * width + 2 + r] = amounts[a] - least;
+    }
+    const pricedCosts = priced[v] < 0 ? undefined : pool.vectorOf(priced[v]);
+    for (let a = 0; a < costs.length; a++) {
+      labels[a * width] = costs[a];
+      if (pricedCosts !== undefined) labels[a * width + 1] = pricedCosts[a];
+    }
+    return labels;
   }
 
   #add(f: LabelFactor): void {
@@ -131,32 +150,26 @@ class ParetoElimination {
   }
 
   get work(): number {
-    return this.#work;
+    return this.#ofValue.work + this.#ofCell.work;
+  }
+
+  /** Counts work of both fronts against the limit. */
+  #spend(work: number): void {
+    this.#ofValue.spend(work + this.#ofCell.work);
+    this.#ofCell.work = 0;
   }
 
   run(): Pick<LabelResult, 'status' | 'at'> {
     const at = new Int32Array(this.#net.count).fill(-1);
     if (this.#budget.some((b) => b < 0)) return { status: 'none', at };
-    const present: number[] = [];
-    for (let i = 0; i < this.#net.count; i++) if (this.#net.gone[i] === 0) present.push(i);
-    const left = new Set(present);
-    // Only the neighbours of what goes have another score afterwards.
-    const scores = new Float64Array(this.#net.count);
-    for (const v of present) scores[v] = this.#score(v);
-    while (left.size > 0) {
+    const heap = new EliminationHeap(this.#net.count);
+    for (let i = 0; i < this.#net.count; i++) if (this.#net.gone[i] === 0) heap.push(i, this.#score(i), 0);
+    for (let best = heap.pop(); best >= 0; best = heap.pop()) {
       if (this.#limits.stop?.() === true) throw new TooLarge();
-      let best = -1;
-      let bestScore = Infinity;
-      for (const v of left) {
-        if (scores[v] < bestScore) {
-          bestScore = scores[v];
-          best = v;
-        }
-      }
-      left.delete(best);
       const near = new Set([...this.#at[best]].flatMap((f) => f.vars));
       if (!this.#eliminate(best)) return { status: 'none', at };
-      for (const v of near) if (v !== best) scores[v] = this.#score(v);
+      // Only the neighbours of what goes have another score afterwards.
+      for (const v of near) if (v !== best) heap.push(v, this.#score(v), 0);
     }
     const [last] = this.#factors;
     if (last === undefined) return { status: 'found', at };
@@ -196,103 +209,89 @@ class ParetoElimination {
       let joint = -1;
       for (const f of touching) {
         const k = f.vars.indexOf(u);
-        if (k < 0) continue;
-        const id = pool.map(f.maps[k]);
-        joint = joint < 0 ? id : pool.join(joint, id);
+        if (k >= 0) joint = joint < 0 ? f.maps[k] : pool.join(joint, f.maps[k]);
       }
       return joint;
     });
     const dims = maps.map((m) => pool.classesOf(m));
-    const projections = touching.map((f) =>
-      f.vars.map((u, k) => (u === v ? new Int32Array(0) : pool.project(maps[vars.indexOf(u)], pool.map(f.maps[k])))),
-    );
     let cells = 1;
     for (const d of dims) cells *= d;
     if (cells > this.#limits.labels) throw new TooLarge();
+    const tables = touching.filter((f) => f.maker < 0).map((f) => this.#operand(f, v, vars, maps));
+    const lists = touching.filter((f) => f.maker >= 0).map((f) => this.#operand(f, v, vars, maps));
     const start = new Int32Array(cells + 1);
-    const data: number[] = [];
+    const made = new LabelList(this.#width);
     const at = new Int32Array(vars.length);
-    const size = this.#net.size[v];
     for (let cell = 0; cell < cells; cell++) {
-      const found: Float64Array[] = [];
-      // Most of the cells of large tables hold nothing: finding that out is work, too.
-      this.#work += size * touching.length;
-      if (this.#work > this.#limits.work) throw new TooLarge();
-      for (let a = 0; a < size; a++) {
-        const own = this.#own[v].subarray(a * this.#width, (a + 1) * this.#width);
-        let list = this.#within(own) ? [own] : [];
-        for (let t = 0; t < touching.length && list.length > 0; t++) {
-          const c = cellOf(touching[t], (k) => {
-            const u = touching[t].vars[k];
-            return u === v ? touching[t].maps[k][a] : projections[t][k][at[vars.indexOf(u)]];
-          });
-          list = c < 0 ? [] : this.#combine(list, touching[t], c);
-        }
-        for (const l of list) found.push(l);
-      }
-      const front = this.#pareto(found);
-      for (const l of front) for (const x of l) data.push(x);
-      start[cell + 1] = data.length / this.#width;
-      if (start[cell + 1] > this.#limits.labels) throw new TooLarge();
+      this.#cell(v, tables, lists, at);
+      made.append(this.#ofCell.data, this.#ofCell.count);
+      start[cell + 1] = made.count;
+      if (made.count > this.#limits.labels) throw new TooLarge();
       let k = vars.length - 1;
       while (k >= 0 && ++at[k] === dims[k]) at[k--] = 0;
     }
     this.#records.push({ variable: v, factors: touching });
-    this.#add({
-      vars,
-      maps: maps.map((m) => pool.mapOf(m)),
-      dims,
-      start,
-      data: Float64Array.from(data),
-      maker: this.#records.length - 1,
-    });
-    return data.length > 0;
+    this.#add({ vars, maps, dims, costs: NO_COSTS, start, data: made.compact(), maker: this.#records.length - 1 });
+    return made.count > 0;
   }
 
-  #within(label: Float64Array): boolean {
-    if (!(label[0] <= this.#limits.slack)) return false;
-    for (let r = 0; r < this.#budget.length; r++) if (label[2 + r] > this.#budget[r]) return false;
-    return true;
-  }
-
-  #combine(list: readonly Float64Array[], f: LabelFactor, cell: number): Float64Array[] {
-    const out: Float64Array[] = [];
-    this.#work += list.length * (f.start[cell + 1] - f.start[cell]);
-    if (this.#work > this.#limits.work) throw new TooLarge();
-    for (const a of list) {
-      for (let l = f.start[cell]; l < f.start[cell + 1]; l++) {
-        const sum = a.slice();
-        for (let k = 0; k < this.#width; k++) sum[k] += f.data[l * this.#width + k];
-        if (this.#within(sum)) out.push(sum);
+  #operand(factor: LabelFactor, v: number, vars: readonly number[], maps: readonly number[]): Operand {
+    const { pool } = this.#net;
+    let byValue = new Int32Array(this.#net.size[v]);
+    const axes: number[] = [];
+    const byClass: Int32Array[] = [];
+    let stride = 1;
+    for (let k = factor.vars.length - 1; k >= 0; k--) {
+      const scale = stride;
+      const offset = (c: number): number => (c < 0 ? BARRED : c * scale);
+      const u = factor.vars[k];
+      if (u === v) byValue = pool.mapOf(factor.maps[k]).map(offset);
+      else {
+        const axis = vars.indexOf(u);
+        axes.push(axis);
+        byClass.push(pool.project(maps[axis], factor.maps[k]).map(offset));
       }
+      stride *= factor.dims[k];
     }
-    return this.#pareto(out);
+    return { factor, base: 0, byValue, axes, byClass };
   }
 
-  /** Labels that no other beats in true cost and every amount; equal ones are kept once. */
-  #pareto(labels: Float64Array[]): Float64Array[] {
-    if (labels.length < 2) return labels;
-    const rows = this.#budget.length;
-    labels.sort((a, b) => {
-      const d = a[0] - a[1] - (b[0] - b[1]);
-      if (d !== 0) return d;
-      for (let r = 0; r < rows; r++) if (a[2 + r] !== b[2 + r]) return a[2 + r] - b[2 + r];
-      return a[0] - b[0];
-    });
-    const kept: Float64Array[] = [];
-    let least = Infinity;
-    for (const l of labels) {
-      if (rows === 1) {
-        if (l[2] >= least) continue;
-        least = l[2];
-      } else {
-        this.#work += kept.length;
-        if (kept.some((k) => dominates(k, l, rows))) continue;
+  /** Leaves the front of one cell of the result in `#ofCell`. */
+  #cell(v: number, tables: readonly Operand[], lists: readonly Operand[], at: Int32Array): void {
+    const size = this.#net.size[v];
+    const front = this.#ofValue;
+    const own = this.#own[v];
+    const { slack } = this.#limits;
+    this.#ofCell.clear();
+    // Most of the cells of large tables hold nothing: finding that out is work, too.
+    this.#spend(size * (tables.length + lists.length));
+    for (const operand of tables) operand.base = baseOf(operand, at);
+    for (const operand of lists) operand.base = baseOf(operand, at);
+    for (let a = 0; a < size; a++) {
+      if (!front.isWithin(own, a * this.#width)) continue;
+      // Costs of tables are added before there is a list.
+      let cost = own[a * this.#width];
+      let added = 0;
+      for (let t = 0; t < tables.length && cost <= slack && cost !== Infinity; t++) {
+        const { factor, base, byValue } = tables[t];
+        const c = base + byValue[a];
+        const more = c < 0 ? Infinity : factor.costs[c];
+        if (more !== Infinity) added++;
+        cost += more;
       }
-      kept.push(l);
+      front.spend(added);
+      if (!(cost <= slack) || cost === Infinity) continue;
+      front.clear();
+      front.appendAtCost(own, a, cost);
+      for (let t = 0; t < lists.length && front.count > 0; t++) {
+        const { factor, base, byValue } = lists[t];
+        const c = base + byValue[a];
+        if (c < 0) front.clear();
+        else front.addLabels(factor.data, factor.start[c], factor.start[c + 1]);
+      }
+      this.#ofCell.append(front.data, 0, front.count);
     }
-    if (this.#work > this.#limits.work) throw new TooLarge();
-    return spread(kept, this.#limits.front ?? Infinity);
+    this.#ofCell.reduce();
   }
 
   /** Follows a label of a made factor back to the values that produced it. */
@@ -313,12 +312,18 @@ class ParetoElimination {
   /** Finds the value of the record's variable and one label per factor whose sum is the goal; sets `at`. */
   #explain(record: Elimination, goal: Float64Array, at: Int32Array): number[] {
     const { variable, factors } = record;
+    const { pool } = this.#net;
     const picks: number[] = new Array<number>(factors.length).fill(-1);
     const search = (k: number, sum: Float64Array, value: number): boolean => {
       if (k === factors.length) return sum.every((x, i) => x === goal[i]);
       const f = factors[k];
-      const cell = cellOf(f, (axis) => f.maps[axis][f.vars[axis] === variable ? value : at[f.vars[axis]]]);
+      const cell = cellOf(f, (axis) => pool.mapOf(f.maps[axis])[f.vars[axis] === variable ? value : at[f.vars[axis]]]);
       if (cell < 0) return false;
+      if (f.maker < 0) {
+        const next = sum.slice();
+        next[0] += f.costs[cell];
+        return next[0] <= goal[0] && search(k + 1, next, value);
+      }
       for (let l = f.start[cell]; l < f.start[cell + 1]; l++) {
         const next = sum.map((x, i) => x + f.data[l * this.#width + i]);
         if (next[0] > goal[0]) continue;
@@ -340,15 +345,39 @@ class ParetoElimination {
   }
 }
 
-/** At most `most` of a list, its ends among them. */
-function spread<T>(list: T[], most: number): T[] {
-  if (list.length <= most) return list;
-  return Array.from({ length: most }, (_, k) => list[Math.round((k * (list.length - 1)) / (most - 1))]);
+/** Labels of a table while it is made. */
+class LabelList {
+  count = 0;
+  readonly #width: number;
+  #data = new Float64Array(256);
+
+  constructor(width: number) {
+    this.#width = width;
+  }
+
+  /** Appends the first labels of `data`. */
+  append(data: Float64Array, count: number): void {
+    const from = this.count * this.#width;
+    const length = count * this.#width;
+    if (from + length > this.#data.length) {
+      const larger = new Float64Array(2 * (from + length));
+      larger.set(this.#data.subarray(0, from));
+      this.#data = larger;
+    }
+    for (let i = 0; i < length; i++) this.#data[from + i] = data[i];
+    this.count += count;
+  }
+
+  /** The labels in an array of their own length. */
+  compact(): Float64Array {
+    return this.#data.slice(0, this.count * this.#width);
+  }
 }
 
-function dominates(a: Float64Array, b: Float64Array, rows: number): boolean {
-  for (let r = 0; r < rows; r++) if (a[2 + r] > b[2 + r]) return false;
-  return true;
+function baseOf({ axes, byClass }: Operand, at: Int32Array): number {
+  let base = 0;
+  for (let k = 0; k < axes.length; k++) base += byClass[k][at[axes[k]]];
+  return base;
 }
 
 function cellOf(f: LabelFactor, classOf: (axis: number) => number): number {
