@@ -76,11 +76,13 @@ export class PathFinder {
  * What the paths of least price are made of: for every state the least sum of each part along any of them. Where several
  * paths cost the same each part is that of the path that has least of it, so that the parts together never exceed a path.
  *
+ * @param source where the paths begin; others may be as near as it, by steps without a price
  * @param dist prices as `PathFinder.from` gives them
  * @param parts of the prices of the slots
  */
 export function partsAlong(
   graph: { readonly edgeStart: Int32Array; readonly edgeTarget: Int32Array; readonly edgeSlot: Int32Array },
+  source: number,
   dist: Float64Array,
   prices: Float64Array,
   parts: readonly Float64Array[],
@@ -88,23 +90,24 @@ export function partsAlong(
   const { edgeStart, edgeTarget, edgeSlot } = graph;
   const sums = parts.map(() => new Float64Array(dist.length).fill(Infinity));
   const order = Array.from(dist.keys()).sort((a, b) => dist[a] - dist[b]);
-  for (const sum of sums) sum[order[0]] = 0;
+  const place = new Int32Array(dist.length);
+  order.forEach((state, at) => (place[state] = at));
+  for (const sum of sums) sum[source] = 0;
   // One pass is enough but for steps without a price, whose two ends stand in any order.
-  for (let changed = true; changed;) {
-    changed = false;
+  for (let again = true; again;) {
+    again = false;
     for (const u of order) {
       if (dist[u] === Infinity) break;
       for (let e = edgeStart[u]; e < edgeStart[u + 1]; e++) {
         const v = edgeTarget[e];
         // Paths that cost the same to a billionth are equal to the planner of redistributions.
         if (!(dist[u] + prices[edgeSlot[e]] <= dist[v] * (1 + TIE))) continue;
-        parts.forEach((part, k) => {
-          const sum = sums[k][u] + part[edgeSlot[e]];
-          if (sum < sums[k][v]) {
-            sums[k][v] = sum;
-            changed = true;
-          }
-        });
+        for (let k = 0; k < sums.length; k++) {
+          const sum = sums[k][u] + parts[k][edgeSlot[e]];
+          if (sum >= sums[k][v]) continue;
+          sums[k][v] = sum;
+          if (place[v] < place[u]) again = true;
+        }
       }
     }
   }

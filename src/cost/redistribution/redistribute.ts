@@ -51,6 +51,16 @@ interface TypePrices {
   /** Distances by source state, for sources that stand for their orbit. */
   readonly rows: (Float64Array | undefined)[];
   known: number;
+  /** By split: the parts of each slot; by source state those of the best plans from there. */
+  parts: WeakMap<StepSplit, { readonly ofSlot: readonly Float64Array[]; readonly from: Map<number, readonly Float64Array[]> }>;
+} // prettier-ignore
+
+/** How the seconds of a step are taken apart. */
+export interface StepSplit {
+  /** Number of parts. */
+  readonly count: number;
+  /** The parts of one step, given its bytes and seconds; they need not sum to its seconds. */
+  of(slot: PriceSlot, bytes: number, seconds: number): readonly number[];
 }
 
 /**
@@ -71,6 +81,7 @@ export class Redistributor {
   /** By graph, tensor type as far as it matters, source and target. */
   private readonly plans = new Map<string, RedistributionPlan>();
   private cached = 0;
+  private keptParts = 0;
 
   constructor(
     readonly space: ShardingSpace,
@@ -132,38 +143,59 @@ export class Redistributor {
   }
 
   /**
-   * `matrix` in parts: what of the seconds from each source to each target falls to each part.
-   *
-   * @param split the parts of one step, given its bytes and seconds; they sum to at most its seconds
+   * `matrix` in parts: what of the seconds from each source to each target falls to each part. Sums of one split are kept by
+   * source, so that it is asked once for each step.
    */
   partsMatrix(
     type: MovedType,
     fromIds: ArrayLike<number>,
     toIds: ArrayLike<number>,
-    count: number,
-    split: (slot: PriceSlot, bytes: number, seconds: number) => readonly number[],
-  ): Float64Array[] {
+    split: StepSplit,
+  ): readonly Float64Array[] {
     const width = toIds.length;
-    const out = Array.from({ length: count }, () => new Float64Array(fromIds.length * width));
+    const out = Array.from({ length: split.count }, () => new Float64Array(fromIds.length * width));
     const prices = this.pricesOf(type, [...Array.from(fromIds), ...Array.from(toIds)]);
-    const { graph, symmetry } = prices;
-    const ofSlot = out.map(() => new Float64Array(graph.slots.length));
-    graph.slots.forEach((slot, i) => {
-      const seconds = prices.prices[i];
-      if (seconds === Infinity) return;
-      split(slot, this.pricing.bytes(slot, graph.cuts[slot.cuts], type), seconds).forEach((part, k) => (ofSlot[k][i] = part));
-    });
+    const { graph } = prices;
     for (let i = 0; i < fromIds.length; i++) {
-      this.checkTime?.();
-      const { canonical, states } = symmetry.of(graph.stateOf(fromIds[i]));
-      const row = this.row(prices, canonical);
-      const dist = Float64Array.from(states, (s) => row[s]);
-      const sums = partsAlong(graph, dist, prices.prices, ofSlot);
-      for (let j = 0; j < width; j++)
-        for (let k = 0; k < count; k++) out[k][i * width + j] = sums[k][graph.stateOf(toIds[j])];
+      const sums = this.partsFrom(prices, type, graph.stateOf(fromIds[i]), split);
+      for (let j = 0; j < width; j++) {
+        const target = graph.stateOf(toIds[j]);
+        for (let k = 0; k < split.count; k++) out[k][i * width + j] = sums[k][target];
+      }
     }
     return out;
-  } // prettier-ignore
+  }
+
+  /** By part and state: the parts of the best plans from one state. */
+  private partsFrom(prices: TypePrices, type: MovedType, source: number, split: StepSplit): readonly Float64Array[] {
+    const { graph, symmetry } = prices;
+    let known = prices.parts.get(split);
+    if (known === undefined) {
+      const ofSlot = Array.from({ length: split.count }, () => new Float64Array(graph.slots.length));
+      graph.slots.forEach((slot, i) => {
+        const seconds = prices.prices[i];
+        if (seconds === Infinity) return;
+        const bytes = this.pricing.bytes(slot, graph.cuts[slot.cuts], type);
+        split.of(slot, bytes, seconds).forEach((part, k) => (ofSlot[k][i] = part));
+      });
+      prices.parts.set(split, (known = { ofSlot, from: new Map() }));
+    }
+    let sums = known.from.get(source);
+    if (sums === undefined) {
+      this.checkTime?.();
+      const { canonical, states } = symmetry.of(source);
+      const row = this.row(prices, canonical);
+      const dist = Float64Array.from(states, (s) => row[s]);
+      this.keptParts += split.count * dist.length;
+      if (this.keptParts > CACHE_LIMIT) {
+        for (const other of this.types.values()) other.parts = new WeakMap();
+        this.keptParts = split.count * dist.length;
+        prices.parts.set(split, (known = { ofSlot: known.ofSlot, from: new Map() }));
+      }
+      known.from.set(source, (sums = partsAlong(graph, source, dist, prices.prices, known.ofSlot)));
+    }
+    return sums;
+  }
 
   /**
    * The best plan; ties within 1e-9 go to fewer collectives, then fewer steps, then the smaller list of steps written
@@ -322,7 +354,7 @@ export class Redistributor {
       let symmetry = symmetries.get(classKey);
       if (symmetry === undefined) symmetries.set(classKey, (symmetry = new DimSymmetry(graph, classes, swaps)));
       const rows = new Array<Float64Array | undefined>(graph.stateCount).fill(undefined);
-      prices = { key: typeKey, graph, finder, symmetry, prices: slotPrices, rows, known: 0 };
+      prices = { key: typeKey, graph, finder, symmetry, prices: slotPrices, rows, known: 0, parts: new WeakMap() };
       this.types.set(typeKey, prices);
     }
     return prices;

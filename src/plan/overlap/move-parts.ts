@@ -5,6 +5,7 @@
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import { clusterTopology } from '../../cost/hardware/topology.ts';
 import { communicates, type PriceSlot } from '../../cost/redistribution/slots.ts';
+import type { StepSplit } from '../../cost/redistribution/redistribute.ts';
 import { internalError } from '../../errors.ts';
 import type { CopyVariable, Model, Use } from '../model/model.ts';
 import { STREAMS } from './packing.ts';
@@ -20,15 +21,22 @@ export interface MoveParts {
   readonly copies: Float64Array;
 }
 
-/** The parts of the moves of a model, each worked out once. */
+/**
+ * The parts of the moves of a model, each worked out once: whole tables, and single entries of them. An entry of a table that is
+ * not known whole is the only one that is worked out.
+ */
 export class MoveTables {
   private readonly parts = new Map<string, MoveParts>();
+  private readonly owners = new Map<number, Int32Array>();
+  private readonly split: StepSplit;
 
   constructor(
     private readonly model: Model,
     /** Most bytes of a bucket of collectives, and seconds before every kernel. */
-    private readonly options: { readonly bucketBytes: number; readonly launchSeconds: number },
-  ) {}
+    options: { readonly bucketBytes: number; readonly launchSeconds: number },
+  ) {
+    this.split = { count: 3 * STREAMS + 1, of: (slot, bytes, seconds) => this.ofStep(slot, bytes, seconds, options) };
+  }
 
   /** Stream of a collective over these mesh dims: 0 inside a host, 1 between hosts. */
   streamOf(meshDims: readonly number[]): number {
@@ -38,53 +46,85 @@ export class MoveTables {
 
   /** From the owned placement to the copy of each value of a copy variable; nothing where it has none. */
   ofCopy({ value, owned, copy }: CopyVariable, times: number, vector: number): MoveParts {
-    return this.known(`c${vector}`, () => {
-      const wanted = [...new Set(copy.filter((q) => q >= 0))];
-      const matrix = this.matrix(value, owned, wanted, times);
-      return picked(matrix, owned.length, (z) => (copy[z] < 0 ? -1 : z * wanted.length + wanted.indexOf(copy[z])));
-    });
+    return this.known(`c${vector}`, () => this.made(value, owned, copy, times));
   }
 
   /** The redistributions of a use itself, by entry of its table. */
   ofUse(use: Use, table: number): MoveParts {
-    return this.known(`u${table}`, () => {
-      const wanted = use.demands.specs;
-      if (use.copy < 0) return this.matrix(use.value, this.ownedBy(use.value), wanted, use.times);
-      const { owned, copy } = this.model.copies[use.copy];
-      const takes = this.takesCopy(use);
-      const direct = this.matrix(use.value, owned, wanted, use.times);
-      const fromCopy = this.matrix(use.value, copy.map((q, z) => (q < 0 ? owned[z] : q)), wanted, use.times); // prettier-ignore
-      return merged(direct, fromCopy, takes);
-    });
+    return this.known(`u${table}`, () => this.used(use, this.ownedOf(use), this.copyOf(use), use.demands.specs));
   }
 
   /** What making the copy takes, by entry of the table of the first use, where that use takes the copy. */
   ofMaking(use: Use, table: number): MoveParts {
-    return this.known(`m${table}`, () => {
-      const { owned, copy } = this.model.copies[use.copy];
-      const width = use.demands.specs.length;
-      const wanted = [...new Set(copy.filter((q) => q >= 0))];
-      const matrix = this.matrix(use.value, owned, wanted, use.times);
-      const takes = this.takesCopy(use);
-      return picked(matrix, owned.length * width, (i) => {
-        const z = Math.floor(i / width);
-        return takes[i] === 1 ? z * wanted.length + wanted.indexOf(copy[z]) : -1;
-      });
+    return this.known(`m${table}`, () => this.making(use, this.ownedOf(use), this.copyOf(use), use.demands.specs));
+  }
+
+  /** One entry of `ofCopy`. */
+  copyEntry(variable: CopyVariable, times: number, vector: number, z: number): MoveEntry {
+    const { value, owned, copy } = variable;
+    return this.entry(`c${vector}`, z, () => this.made(value, [owned[z]], [copy[z]], times));
+  }
+
+  /** One entry of `ofUse`. */
+  useEntry(use: Use, table: number, i: number): MoveEntry {
+    return this.entry(`u${table}`, i, () => this.used(use, ...this.pair(use, i)));
+  }
+
+  /** One entry of `ofMaking`. */
+  makingEntry(use: Use, table: number, i: number): MoveEntry {
+    return this.entry(`m${table}`, i, () => this.making(use, ...this.pair(use, i)));
+  }
+
+  private pair(use: Use, i: number): [readonly number[], readonly number[], readonly number[]] {
+    const { specs } = use.demands;
+    const z = Math.floor(i / specs.length);
+    return [[this.ownedOf(use)[z]], [this.copyOf(use)[z]], [specs[i % specs.length]]];
+  }
+
+  private made(value: number, owned: Ids, copy: Ids, times: number): MoveParts {
+    const wanted = [...new Set(Array.from(copy).filter((q) => q >= 0))];
+    const matrix = this.matrix(value, owned, wanted, times);
+    return picked(matrix, owned.length, (z) => (copy[z] < 0 ? -1 : z * wanted.length + wanted.indexOf(copy[z])));
+  }
+
+  private used(use: Use, owned: Ids, copy: Ids, wanted: Ids): MoveParts {
+    const direct = this.matrix(use.value, owned, wanted, use.times);
+    if (use.copy < 0) return direct;
+    const fromCopy = this.matrix(use.value, fallback(copy, owned), wanted, use.times);
+    return merged(direct, fromCopy, this.takesCopy(use, owned, copy, wanted));
+  }
+
+  private making(use: Use, owned: Ids, copy: Ids, wanted: Ids): MoveParts {
+    const made = [...new Set(Array.from(copy).filter((q) => q >= 0))];
+    const matrix = this.matrix(use.value, owned, made, use.times);
+    const takes = this.takesCopy(use, owned, copy, wanted);
+    return picked(matrix, owned.length * wanted.length, (i) => {
+      const z = Math.floor(i / wanted.length);
+      return takes[i] === 1 ? z * made.length + made.indexOf(copy[z]) : -1;
     });
   }
 
   /** Whether the use takes the copy, by entry of its table: where that is cheaper than from the owned placement. */
-  private takesCopy(use: Use): Uint8Array {
-    const { owned, copy } = this.model.copies[use.copy];
-    const wanted = use.demands.specs;
+  private takesCopy(use: Use, owned: Ids, copy: Ids, wanted: Ids): Uint8Array {
     const type = this.model.charges.typeOf(this.model.flow.values[use.value]);
     const direct = this.model.charges.matrix(type, owned, wanted);
-    const shared = this.model.charges.matrix(type, copy.map((q, z) => (q < 0 ? owned[z] : q)), wanted); // prettier-ignore
+    const shared = this.model.charges.matrix(type, fallback(copy, owned), wanted);
     return Uint8Array.from(direct, (seconds, i) => Number(copy[Math.floor(i / wanted.length)] >= 0 && shared[i] < seconds)); // prettier-ignore
+  }
+
+  /** What the rows of the table of a use are: placements that the producer leaves, and the copy of each, -1 where there is none. */
+  private ownedOf(use: Use): Ids {
+    return use.copy < 0 ? this.ownedBy(use.value) : this.model.copies[use.copy].owned;
+  }
+
+  private copyOf(use: Use): Ids {
+    return use.copy < 0 ? this.ownedBy(use.value).map(() => -1) : this.model.copies[use.copy].copy;
   }
 
   /** Distinct placements that the producer of a value leaves, in the order of its table. */
   private ownedBy(value: number): Int32Array {
+    let owned = this.owners.get(value);
+    if (owned !== undefined) return owned;
     const { node, result } = this.model.flow.values[value];
     const entry = this.model.strategies.nodes[node];
     if (entry === null) throw internalError(`node ${node} has no strategies`);
@@ -92,45 +132,67 @@ export class MoveTables {
     const width = set.inputCount + set.outputCount;
     const seen = new Set<number>();
     for (let s = 0; s < set.count; s++) seen.add(set.specs[s * width + set.inputCount + result]);
-    return Int32Array.from(seen);
+    this.owners.set(value, (owned = Int32Array.from(seen)));
+    return owned;
   }
 
-  private matrix(value: number, from: ArrayLike<number>, to: ArrayLike<number>, times: number): MoveParts {
+  private matrix(value: number, from: Ids, to: Ids, times: number): MoveParts {
     const { model } = this;
-    const { bucketBytes, launchSeconds } = this.options;
     const type = model.charges.typeOf(model.flow.values[value]);
-    const split = (slot: PriceSlot, bytes: number, seconds: number): number[] => {
-      const kind = COLLECTIVE_KINDS.find((k) => k === slot.kind);
-      const parts = new Array<number>(3 * STREAMS + 1).fill(0);
-      const copied = (copying: number): number => (copying > 1e-9 * seconds ? times * (copying + launchSeconds) : 0);
-      if (kind === undefined || !communicates(slot)) {
-        parts[3 * STREAMS] = copied(seconds);
-        return parts;
-      }
-      const stream = this.streamOf(slot.meshDims);
-      const of = (n: number): number => model.collectives.seconds(kind, n, slot.meshDims) + launchSeconds;
-      const alone = Math.min(seconds, of(bytes) - launchSeconds);
-      const launched = alone > 0 ? alone + launchSeconds : 0;
-      const isPacked = bytes < bucketBytes;
-      // In the fullest bucket it adds least: seconds are concave in bytes, whatever else the bucket holds.
-      const least = isPacked ? Math.max(0, of(bucketBytes) - of(bucketBytes - bytes)) : launched;
-      const share = isPacked ? (bytes / bucketBytes) * of(bucketBytes) : launched;
-      parts[stream] = times * launched;
-      parts[STREAMS + stream] = times * Math.min(launched, least);
-      parts[2 * STREAMS + stream] = times * Math.min(launched, share);
-      parts[3 * STREAMS] = copied(seconds - alone);
-      return parts;
-    };
-    const parts = model.redistributor.partsMatrix(type, from, to, 3 * STREAMS + 1, split);
-    const of = (first: number): Float64Array[] => parts.slice(first * STREAMS, (first + 1) * STREAMS);
+    const once = model.redistributor.partsMatrix(type, from, to, this.split);
+    const parts = times === 1 ? once : once.map((seconds) => seconds.map((s) => times * s));
+    const of = (first: number): readonly Float64Array[] => parts.slice(first * STREAMS, (first + 1) * STREAMS);
     return { alone: of(0), bucketed: of(1), likely: of(2), copies: parts[3 * STREAMS] };
   }
+
+  /** Parts of one step of a redistribution: by stream alone, in a bucket and as a share of one; and the local copy in it. */
+  private ofStep(slot: PriceSlot, bytes: number, seconds: number, { bucketBytes, launchSeconds }: { readonly bucketBytes: number; readonly launchSeconds: number }): number[] {
+    const kind = COLLECTIVE_KINDS.find((k) => k === slot.kind);
+    const parts = new Array<number>(this.split.count).fill(0);
+    const copied = (copying: number): number => (copying > 1e-9 * seconds ? copying + launchSeconds : 0);
+    if (kind === undefined || !communicates(slot)) {
+      parts[3 * STREAMS] = copied(seconds);
+      return parts;
+    }
+    const stream = this.streamOf(slot.meshDims);
+    const of = (n: number): number => this.model.collectives.seconds(kind, n, slot.meshDims) + launchSeconds;
+    const alone = Math.min(seconds, of(bytes) - launchSeconds);
+    const launched = alone > 0 ? alone + launchSeconds : 0;
+    const isPacked = bytes < bucketBytes;
+    // In the fullest bucket it adds least: seconds are concave in bytes, whatever else the bucket holds.
+    const least = isPacked ? Math.max(0, of(bucketBytes) - of(bucketBytes - bytes)) : launched;
+    const share = isPacked ? (bytes / bucketBytes) * of(bucketBytes) : launched;
+    parts[stream] = launched;
+    parts[STREAMS + stream] = Math.min(launched, least);
+    parts[2 * STREAMS + stream] = Math.min(launched, share);
+    parts[3 * STREAMS] = copied(seconds - alone);
+    return parts;
+  } // prettier-ignore
 
   private known(key: string, make: () => MoveParts): MoveParts {
     let parts = this.parts.get(key);
     if (parts === undefined) this.parts.set(key, (parts = make()));
     return parts;
   }
+
+  private entry(table: string, i: number, make: () => MoveParts): MoveEntry {
+    const whole = this.parts.get(table);
+    return whole === undefined ? { parts: this.known(`${table}:${i}`, make), at: 0 } : { parts: whole, at: i };
+  }
+}
+
+/** Placements, by row or column of a table. */
+type Ids = ArrayLike<number>;
+
+/** Place `at` of some parts. */
+export interface MoveEntry {
+  readonly parts: MoveParts;
+  readonly at: number;
+}
+
+/** The copies, and the owned placements where there is no copy. */
+function fallback(copy: Ids, owned: Ids): Int32Array {
+  return Int32Array.from(copy, (q, z) => (q < 0 ? owned[z] : q));
 }
 
 /** Entries of another matrix, 0 where the index is -1. */

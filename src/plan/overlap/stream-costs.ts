@@ -7,7 +7,7 @@ import type { Cut } from '../../solver/dual/best-mixture.ts';
 import type { Problem } from '../../solver/types.ts';
 import type { Model } from '../model/model.ts';
 import { isBlocking, kernelOrder, windowOf, type KernelOrder, type MoveWindow } from './kernel-order.ts';
-import { MoveTables, type MoveParts } from './move-parts.ts';
+import { MoveTables, type MoveEntry, type MoveParts } from './move-parts.ts';
 import { STREAMS, type Packing } from './packing.ts';
 
 /** Where a move can run, in places of a packing. */
@@ -196,7 +196,7 @@ export class StreamCosts {
     const kernel = new Float64Array(places);
     const grid = (): Float64Array[] => Array.from({ length: STREAMS }, () => new Float64Array(places * places));
     const [deferrable, blocking, waits] = [grid(), grid(), new Float64Array(places * places)];
-    const add = (parts: MoveParts, i: number, place: Place, sign = 1): void => {
+    const add = ({ parts, at: i }: MoveEntry, place: Place, sign = 1): void => {
       const { lo, hi, isWaited, countsCopies } = place;
       const seconds = secondsOf(parts, isWaited, prices);
       const loads = isWaited ? blocking : deferrable;
@@ -220,7 +220,7 @@ export class StreamCosts {
           (place.isWaited ? blocking : deferrable)[stream][place.lo * places + place.hi] += times * internal[a];
         }
       } else if (variable.kind === 'copy')
-        add(this.moves.ofCopy(model.copies[variable.copy], this.timesOfCopy(variable.copy), model.problem.unary[v]), a, this.copyPlace[variable.copy]); // prettier-ignore
+        add(this.moves.copyEntry(model.copies[variable.copy], this.timesOfCopy(variable.copy), model.problem.unary[v], a), this.copyPlace[variable.copy]); // prettier-ignore
     });
     const { first, second, table, firstMap, secondMap } = model.problem.edges;
     model.edges.forEach((edge, e) => {
@@ -231,13 +231,13 @@ export class StreamCosts {
       const column = secondMap[e] < 0 ? choice[second[e]] : model.problem.maps[secondMap[e]][choice[second[e]]];
       const i = row * model.problem.tables[table[e]].columns + column;
       const place = this.usePlace[k];
-      add(this.moves.ofUse(use, table[e]), i, place);
+      add(this.moves.useEntry(use, table[e], i), place);
       if (use.copy < 0 || this.firstUse[use.copy] !== k) return;
-      const made = this.moves.ofMaking(use, table[e]);
+      const made = this.moves.makingEntry(use, table[e], i);
       const late = this.copyPlace[use.copy];
-      if (weighed(made, i, this.moveWeights(packing, place), prices) <= weighed(made, i, this.moveWeights(packing, late), prices)) return; // prettier-ignore
-      add(made, i, place);
-      add(made, i, late, -1);
+      if (weighed(made.parts, made.at, this.moveWeights(packing, place), prices) <= weighed(made.parts, made.at, this.moveWeights(packing, late), prices)) return; // prettier-ignore
+      add(made, place);
+      add(made, late, -1);
     });
     let alone = kernel.reduce((a, b) => a + b, 0) + waits.reduce((a, b) => a + b, 0);
     for (const grid of blocking) alone += grid.reduce((a, b) => a + b, 0);

@@ -3,10 +3,14 @@
  * one with the shortest simulated step.
  */
 
+import { StreamCosts } from '../../plan/overlap/stream-costs.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { planOfChoice, type PlannedResult } from '../../plan/search/result.ts';
 import { percentText, secondsText } from '../../units.ts';
+import { LAUNCH_SECONDS } from '../timeline/from-plan.ts';
+import { DEFAULT_BUCKET_BYTES } from '../timeline/simulate.ts';
 import { CandidatePool } from './candidates.ts';
+import { LeastSeconds } from './least-seconds.ts';
 
 /** A choice that is known, by its name. */
 interface KnownChoice {
@@ -28,9 +32,12 @@ export interface KnownPlan {
 
 /** What is proven least one after another is kept where another plan's step is shorter by no more. */
 const WORTH = 0.005;
+/** Rules of the simulation, and how many bins of kernels its bound tells apart. */
+const SIMULATED = { launchSeconds: LAUNCH_SECONDS, bucketBytes: DEFAULT_BUCKET_BYTES, bins: 16 };
 
 /**
- * Simulates every known choice that the request admits, whose peak fits and whose kernels alone do not take longer already.
+ * Simulates every known choice that the request admits, whose peak fits and that may be faster by enough: what its step takes at
+ * least (`LeastSeconds`) says so before.
  * The proof stays that of costs one after another, and its gap says what the plan gives away there.
  *
  * @param result the plan of least seconds one after another
@@ -41,12 +48,16 @@ export function fasterKnownPlan(result: PlannedResult, known: readonly KnownChoi
   if (known.length === 0) return undefined;
   const pool = new CandidatePool(prepared, {}, choice);
   const [base] = pool.candidates;
+  const enoughSeconds = base.simulatedSeconds * (1 - WORTH);
+  const least = new LeastSeconds(new StreamCosts(prepared.model, SIMULATED));
   for (const other of known) {
     if (deadline.isOver) break;
-    if (pool.admits(other.choice)) pool.add(other.choice);
+    if (!pool.admits(other.choice)) continue;
+    const atLeastSeconds = least.of(other.choice);
+    if (atLeastSeconds < enoughSeconds) pool.add(other.choice, atLeastSeconds);
   }
   const { best } = pool;
-  if (best.simulatedSeconds >= base.simulatedSeconds * (1 - WORTH)) return undefined;
+  if (best.simulatedSeconds >= enoughSeconds) return undefined;
   const name = known.find((other) => other.choice === best.choice)?.name ?? '';
   const word = `${name}: chosen for its simulated step of ${secondsText(best.simulatedSeconds)}, ${percentText(1 - best.simulatedSeconds / base.simulatedSeconds)} less than that of the plan of least seconds one after another`;
   return {

@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest';
+import { StreamCosts } from '../../src/plan/overlap/stream-costs.ts';
+import { Deadline } from '../../src/plan/request/deadline.ts';
+import { prepare, type Prepared } from '../../src/plan/prepare.ts';
+import { decode, stateMemory } from '../../src/plan/record/decode.ts';
+import { randomChoice } from '../../src/plan/record/random-plan.ts';
+import { shardPrepared } from '../../src/plan/shard.ts';
+import { CandidatePool } from '../../src/simulate/overlap/candidates.ts';
+import { fasterKnownPlan } from '../../src/simulate/overlap/known-plan.ts';
+import { LeastSeconds } from '../../src/simulate/overlap/least-seconds.ts';
+import { simulate, type SimulateOptions } from '../../src/simulate/timeline/simulate.ts';
+import { priceRecipes } from '../../src/zoo/compare/compare.ts';
+import { load, request, TABLE } from '../plan/support.ts';
+
+const COSTS = { launchSeconds: 1e-6, bucketBytes: 25 * 2 ** 20, bins: 16 };
+/** Orders, buckets, distances of gathers, and limits on memory. */
+const WAYS: readonly SimulateOptions[] = [
+  {},
+  { order: 'program', bucketBytes: 0, prefetch: 0 },
+  { order: 'program', prefetch: 16, memoryBytes: 'none' },
+  { bucketBytes: 25 * 2 ** 20, overlapSlowdown: 1.2 },
+];
+
+function played({ model, program, request: asked, budgetBytes }: Prepared, choice: Int32Array, options: SimulateOptions): number {
+  const { nodes, outputs } = decode(model, choice);
+  const plan = { request: asked, nodes, outputs, memory: { ...stateMemory(model, choice), budgetBytes } };
+  return simulate(program, plan, TABLE, options).timeline.seconds;
+} // prettier-ignore
+
+describe('the least seconds of a step', () => {
+  it.each([
+    ['mlp-loss', 'x=2,y=8', 'alpha-beta', 6],
+    ['mlp-loss', 'x=2,y=8', 'nccl', 6],
+    ['llama-tiny', 'x=2,y=2', 'nccl', 2],
+    ['gpt2-2l', 'x=8', 'nccl', 2],
+    ['mixtral-tiny', 'x=8', 'alpha-beta', 2],
+    ['hop-scan-joint', 'x=2', 'nccl', 6],
+  ] as const)('of %s on %s under %s: no random plan is played faster in any order', (name, mesh, cost, plans) => {
+    const prepared = prepare(load(`torch/${name}/joint.expanded`), request(mesh, { cost }), TABLE);
+    const least = new LeastSeconds(new StreamCosts(prepared.model, COSTS));
+    for (let seed = 0; seed < plans; seed++) {
+      const choice = randomChoice(prepared.model, seed);
+      const bound = least.of(choice);
+      expect(bound).toBeGreaterThan(0);
+      for (const options of WAYS) expect(bound).toBeLessThanOrEqual(played(prepared, choice, options));
+    }
+  });
+
+  it.each([
+    ['gpt2-2l', 'dp=8', 'nccl'],
+    ['llama-tiny', 'dp=2,tp=4', 'nccl'],
+    ['mixtral-tiny', 'dp=8', 'alpha-beta'],
+  ] as const)(
+    '%s on %s under %s: the recipe that is taken is that of simulating them all',
+    async (name, mesh, cost) => {
+      const prepared = prepare(load(`torch/${name}/joint.expanded`), request(mesh, { cost }), TABLE);
+      const recipes = await priceRecipes(prepared);
+      const known = recipes.flatMap((r) => (r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : []));
+      const result = await shardPrepared(prepared, { starts: known.map((r) => r.choice) });
+      if (result.status !== 'planned') throw new Error('no plan');
+      const all = new CandidatePool(result.prepared, {}, result.choice);
+      const [base] = all.candidates;
+      for (const { choice } of known) if (all.admits(choice)) all.add(choice);
+      const taken = fasterKnownPlan(result, known, new Deadline());
+      const seconds = all.best.simulatedSeconds;
+      expect(taken?.simulatedSeconds).toBe(seconds < base.simulatedSeconds * (1 - 0.005) ? seconds : undefined);
+      // What a recipe takes at least is below what it takes, and above nothing.
+      const least = new LeastSeconds(new StreamCosts(result.prepared.model, COSTS));
+      for (const { choice, simulatedSeconds } of all.candidates)
+        expect(least.of(choice)).toBeLessThanOrEqual(simulatedSeconds);
+    },
+  );
+});
