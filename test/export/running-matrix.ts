@@ -87,11 +87,6 @@ const REFUSED: Readonly<Record<string, string>> = {
 /** Plans that hold more than they say: why, by which part of the planned peak, and which. */
 const MORE_MEMORY: readonly { readonly why: string; readonly upTo: number; readonly of: readonly string[] }[] = [
   {
-    why: 'every device draws the whole mask of a dropout, to draw what one process draws',
-    upTo: 0.61,
-    of: ['optimum', ...FSDP].map((plan) => `dropout dp=2,tp=2 ${plan}`),
-  },
-  {
     why: 'a softmax whose classes are cut is several calls in float32, whose results are tensors of their own',
     upTo: 0.3,
     of: ['optimum', FSDP[1]].map((plan) => `llama-bf16 dp=2,tp=2 ${plan}`),

@@ -150,9 +150,15 @@ export const HELPERS = {
 `,
   native_dropout: `def native_dropout(here, x, p, train, whole, cuts):
     """Dropout as one device does it: the mask of the whole tensor is drawn, of which this device takes its part."""
-    ones = torch.ones(whole, dtype=x.dtype, device=x.device)
-    scaled, mask = aten.native_dropout.default(ones, p, train)
-    return x * part(here, scaled, cuts), part(here, mask, cuts)
+    if train is False:
+        return aten.native_dropout.default(x, p, train)
+    if x.device.type == "cpu":
+        # What the kernel draws there; one byte an element.
+        mask = torch.empty(whole, dtype=torch.bool, device=x.device).bernoulli_(1 - p)
+    else:
+        mask = aten.native_dropout.default(torch.empty(whole, dtype=x.dtype, device=x.device), p, True)[1]
+    mask = part(here, mask, cuts)
+    return x.mul(mask).mul_(0.0 if p == 1 else 1 / (1 - p)), mask
 `,
 } as const;
 

@@ -1,7 +1,7 @@
 /**
  * Random calls that draw what one device would draw. In: a local random call and where its result lies in the global one. Out: a
  * call that draws the whole and takes the own part: generators of all devices stay the same, and numbers are those of one process.
- * The whole exists only briefly. Source: PyTorch's generators, whose numbers depend on the size of the tensor that is drawn.
+ * The whole exists only briefly: of dropout its mask alone, a byte an element. Source: PyTorch's generators, whose numbers depend on the size of the tensor that is drawn.
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { Node } from '../../graph/types.ts';
