@@ -101,11 +101,6 @@ const MORE_MEMORY: readonly { readonly why: string; readonly upTo: number; reado
     upTo: 0.1,
     of: ['uneven dp=2,tp=2 FSDP (dp)'],
   },
-  {
-    why: 'a loop counts once in the plan: rows that trips keep for the backward pass and what a body holds while it runs do not',
-    upTo: 1,
-    of: ['recurrent', 'controlled'].flatMap((model) => ['optimum', 'data parallel (dp+tp)', 'FSDP (dp)'].map((plan) => `${model} dp=2,tp=2 ${plan}`)), // prettier-ignore
-  },
 ];
 
 /** A bfloat16 value is rounded to 8 bits. */

@@ -49,7 +49,11 @@ export function controlOf(node: Node, { subgraphs }: Graph): ControlForm | undef
   return form;
 }
 
-/** @param argument text of an argument; @param body name of the function that a body is */
+/**
+ * @param argument text of an argument
+ * @param body name of the function that a body is
+ * @param first name of the list of what a loop starts from, which the call empties; undefined: it is written here
+ */
 export function controlText(
   program: DeviceProgram,
   node: Node,
@@ -57,16 +61,17 @@ export function controlText(
   argument: (arg: Arg) => string,
   body: (graph: Graph) => string,
   typeOf: (name: string) => Node['type'],
+  first?: string,
 ): ControlText {
   const list = (args: readonly Arg[]): string => pyList(args.map(argument));
   switch (form.kind) {
     case 'scan': {
       const trips = tripsText(program, node, form, argument, typeOf);
-      const args = [body(form.step), list(form.init), list(form.xs), list(form.captured), trips, pyBool(form.reverse)];
+      const args = [body(form.step), first ?? list(form.init), list(form.xs), list(form.captured), trips, pyBool(form.reverse)];
       return { text: `scan(here, ${args.join(', ')})`, helpers: ['scan'], decides: false };
     }
     case 'while': {
-      const args = [body(form.condition), body(form.step), list(form.carry), list(form.captured)];
+      const args = [body(form.condition), body(form.step), first ?? list(form.carry), list(form.captured)];
       if (form.maxTrips !== undefined) args.push(String(form.maxTrips));
       return { text: `while_loop(here, ${args.join(', ')})`, helpers: ['while_loop'], decides: true };
     }

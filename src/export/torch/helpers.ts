@@ -122,9 +122,12 @@ export const HELPERS = {
         whole = torch.cat([rows(rows(whole, dim, chunks, c), dim, n, k) for c in range(chunks)], dim)
     return whole
 `,
-  scan: `def scan(here, step, carry, xs, captured, trips, reverse):
-    """step on row after row of xs, each trip with what the one before it handed on: the last of that, and what else it made, stacked."""
-    stacks = None
+  scan: `def scan(here, step, first, xs, captured, trips, reverse):
+    """step on row after row of xs, each trip with what the one before it handed on: the last of that, and what else it made, stacked.
+
+    The list of what the first trip is handed is emptied: later trips do not hold it."""
+    stacks, carry = None, list(first)
+    first.clear()
     for k in reversed(range(trips)) if reverse else range(trips):
         made = step(here, *carry, *[x[k] for x in xs], *captured)
         carry, rows = made[: len(carry)], made[len(carry) :]
@@ -135,9 +138,10 @@ export const HELPERS = {
         del made, rows
     return [*carry, *stacks]
 `,
-  while_loop: `def while_loop(here, goes_on, step, carry, captured, most=None):
-    """step again and again, as long as goes_on says so on every device."""
-    trips = 0
+  while_loop: `def while_loop(here, goes_on, step, first, captured, most=None):
+    """step again and again, as long as goes_on says so on every device; the list of what it starts from is emptied."""
+    trips, carry = 0, list(first)
+    first.clear()
     while (most is None or trips < most) and bool(goes_on(here, *carry, *captured)[0]):
         carry = step(here, *carry, *captured)
         trips += 1

@@ -208,8 +208,10 @@ class FunctionText {
     nodes.forEach((node, i) => {
       this.module(node);
       eachOperand(node, (name) => this.await(name));
-      const text = this.call(node);
-      const dead = (dying.get(i) ?? []).map((name) => this.names.of(name));
+      const last = dying.get(i) ?? [];
+      const handed = this.handed(node, last);
+      const text = this.call(node, handed?.list);
+      const dead = last.filter((name) => handed?.names.has(name) !== true).map((name) => this.names.of(name));
       const drop = dead.length === 0 ? '' : `; del ${dead.join(', ')}`;
       this.line(`${this.names.of(node.name)} = ${text}${drop}  # ${pyComment(typeText(node.type))}`);
     });
@@ -230,14 +232,32 @@ class FunctionText {
     this.line(`${own} = wait(${own})`);
   }
 
-  private call(node: Node): string {
+  /**
+   * What a loop starts from, in a list of its own that the loop empties, where nobody reads some of it later: only the first trip
+   * holds that. Undefined where all of it stays.
+   */
+  private handed(node: Node, last: readonly string[]): { list: string; names: ReadonlySet<string> } | undefined {
+    const form = controlOf(node, this.graph);
+    if (form === undefined || form.kind === 'branch') return undefined;
+    const [first, rest] = form.kind === 'scan' ? [form.init, [...form.xs, ...form.captured]] : [form.carry, form.captured]; // prettier-ignore
+    const others = new Set(rest.flatMap((arg) => (isRef(arg) ? [arg.name] : [])));
+    const names = new Set(first.flatMap((arg) => (isRef(arg) && last.includes(arg.name) && !others.has(arg.name) ? [arg.name] : []))); // prettier-ignore
+    if (names.size === 0) return undefined;
+    const list = this.names.of(`first:${node.name}`);
+    const members = first.map((arg) => argumentText(arg, this.arguments)).join(', ');
+    const dropped = [...names].map((name) => this.names.of(name)).join(', ');
+    this.line(`${list} = [${members}]; del ${dropped}`);
+    return { list, names };
+  }
+
+  private call(node: Node, start: string | undefined): string {
     const kind = collectiveKind(node.target);
     if (kind !== undefined) return this.collective(node, kind);
     const [first] = node.args;
     if (node.target === 'operator.getitem' && first !== undefined && isRef(first))
       return `${this.names.of(first.name)}[${Number(node.args[1])}]`;
     const form = controlOf(node, this.graph);
-    if (form !== undefined) return this.control(node, form);
+    if (form !== undefined) return this.control(node, form, start);
     const drawn = randomText(this.parts.program, node, this.list(node));
     if (drawn !== undefined) {
       for (const name of drawn.helpers) this.parts.helpers.add(name);
@@ -249,11 +269,11 @@ class FunctionText {
     return `${operatorText(node)}(${[...this.list(node), ...(made ? ['device=here.device'] : [])].join(', ')})`;
   }
 
-  private control(node: Node, form: ControlForm): string {
+  private control(node: Node, form: ControlForm, start: string | undefined): string {
     const { program, functions, helpers, decisions } = this.parts;
     const argument = (arg: Arg): string => argumentText(arg, this.arguments);
     const typeOf = (name: string): Node['type'] => this.types.get(name) ?? { kind: 'none' };
-    const written = controlText(program, node, form, argument, (body) => functions.get(body) ?? '', typeOf);
+    const written = controlText(program, node, form, argument, (body) => functions.get(body) ?? '', typeOf, start);
     for (const name of written.helpers) helpers.add(name);
     if (written.decides) decisions.add(`${node.name} (${node.target})`);
     return written.text;

@@ -9,12 +9,15 @@
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Model } from '../model/model.ts';
+import { regionLives } from '../model/region-lives.ts';
 
 export interface Liveness {
   /** First node of the backward pass; the number of nodes where there is none. */
   readonly split: number;
   /** By node: whether it is a view of its one tensor input. */
   readonly view: Uint8Array;
+  /** By node: the first node at which its results are there: itself, but for what a loop stacks. */
+  readonly from: Int32Array;
   /** By value: the last forward and the first and last backward node that read it, itself; -1 where none does. */
   readonly lastForward: Int32Array;
   readonly firstBackward: Int32Array;
@@ -31,18 +34,24 @@ export function livenessOf(model: Model, table: OperatorTable): Liveness {
   const none = (): Int32Array => new Int32Array(flow.values.length).fill(-1);
   const view = new Uint8Array(graph.nodes.length);
   const [lastForward, firstBackward, lastBackward] = [none(), none(), none()];
+  const from = Int32Array.from(graph.nodes.keys());
   const root = Int32Array.from(flow.values.keys());
+  const lives = regionLives(graph, model.opened?.regions);
+  const keep = (value: number, until: number): void => {
+    const last = until < split ? lastForward : lastBackward;
+    last[value] = Math.max(last[value], until);
+  };
   graph.nodes.forEach((node, n) => {
     if (flow.alias[n] >= 0) return;
     const inputs = flow.inputs[n];
     for (const value of inputs) {
-      if (n < split) lastForward[value] = n;
-      else {
-        if (firstBackward[value] < 0) firstBackward[value] = n;
-        lastBackward[value] = n;
-      }
+      if (n >= split && firstBackward[value] < 0) firstBackward[value] = n;
+      keep(value, lives.heldUntil(flow.values[value].node, n));
     }
-    if (node.kind !== 'call' || inputs.length !== 1 || table.get(node.target)?.cls !== 'view') return;
+    const [until, stackedFrom] = [lives.carryUntil(n), lives.stackedFrom(n)];
+    if (until >= 0) for (const value of flow.results[n]) if (value >= 0) keep(value, until);
+    if (stackedFrom >= 0) from[n] = stackedFrom;
+    if (node.kind !== 'call' || inputs.length !== 1 || table.get(node.target)?.cls !== 'view' || stackedFrom >= 0) return;
     view[n] = 1;
     for (const value of flow.results[n]) if (value >= 0) root[value] = root[inputs[0]];
   });
@@ -53,5 +62,5 @@ export function livenessOf(model: Model, table: OperatorTable): Liveness {
     if (wanted[n] === 0) continue;
     for (const value of flow.inputs[n]) wanted[flow.values[value].node] = 1;
   }
-  return { split, view, lastForward, firstBackward, lastBackward, root, wanted };
+  return { split, view, from, lastForward, firstBackward, lastBackward, root, wanted };
 }

@@ -37,7 +37,10 @@ export class PeakProblems {
     this.mostTransientBytes = budgetBytes - this.transients.leastStates();
     this.chosen = new Uint8Array(graph.nodes.length);
     const canRecompute = (n: number): boolean =>
-      graph.nodes[n].meta.save !== 'save' && mayRecompute(graph.nodes[n].target, table.get(graph.nodes[n].target));
+      graph.nodes[n].meta.save !== 'save' &&
+      // A stack of all trips is not made again of one row.
+      this.live.from[n] === n &&
+      mayRecompute(graph.nodes[n].target, table.get(graph.nodes[n].target));
     const bytesOf = (value: number): number => metaBytes(flow.values[value].meta);
     this.decisions = recompute
       ? decisionsOf(model, this.live, bytesOf, budgetBytes * SMALL_SHARE, canRecompute)

@@ -72,7 +72,7 @@ export function liveBytesAt(
       rows.push({ variable, node: n, save: amounts, recompute: amounts, discard: amounts });
       return;
     }
-    if (n > point) return;
+    if (live.from[n] > point) return;
     let save: Float64Array | undefined;
     let recompute: Float64Array | undefined;
     let discard: Float64Array | undefined;
@@ -85,7 +85,7 @@ export function liveBytesAt(
         if (isKept) save = add(save, bytesOf(value, set.inputCount + k));
         continue;
       }
-      const forward = n === point || point < live.lastForward[value];
+      const forward = n >= point || point < live.lastForward[value];
       // What is kept because the graph says so counts through its views (`viewsAlive`).
       const kept = forward || point < (chosen?.[n] === 1 ? needs.until : live.lastBackward)[value];
       const backward = needs.first[value] >= 0 && point >= (runsFrom ?? needs.first)[value] && point < needs.last[value]; // prettier-ignore

@@ -15,8 +15,8 @@ import type { StrategyTable } from '../../strategy/nodes.ts';
 /** Everything that the choice problem of a graph is built from. */
 export interface BuildInput {
   readonly graph: Graph;
-  /** How often each node runs, and what bodies hand to their next trip; absent for a straight-line program. */
-  readonly opened?: Pick<OpenedGraph, 'loops' | 'carries' | 'origins'>;
+  /** How often each node runs, what bodies hand to their next trip, and where they stand; absent for a straight-line program. */
+  readonly opened?: Pick<OpenedGraph, 'loops' | 'carries' | 'origins' | 'regions'>;
   readonly flow: Dataflow;
   readonly strategies: StrategyTable;
   readonly space: ShardingSpace;

@@ -9,6 +9,7 @@ import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model, Use } from '../model/model.ts';
 import { Routes, type Hop } from './routes.ts';
+import { regionLives, type RegionLives } from '../model/region-lives.ts';
 import { moved } from '../model/tables.ts';
 import type { PlanTimeline } from './types.ts';
 
@@ -25,7 +26,8 @@ import type { PlanTimeline } from './types.ts';
  *  - Every step of a redistribution holds its operand and its result; a shared copy lives to its last user.
  *
  * Not counted: workspace inside kernels, buffers of collectives inside operators' own rules, the allocator's slack (a cluster
- * reserves memory for that). A loop body counts once, as it is listed.
+ * reserves memory for that). A loop body stands once in line, and what its trips share is there through all of them: what it reads
+ * from outside, what one trip hands to the next, and the whole of what the trips stack (`region-lives.ts`).
  */
 export interface PlanMemoryTimeline {
   readonly intervals: readonly LiveInterval[];
@@ -59,6 +61,10 @@ class Walk {
   /** What replaces an input, with the storage of that input, which ends with its last reader until `toEnd` prolongs it. */
   private readonly untilRead: [Buffer, Buffer][] = [];
   private readonly ownerOf: ReturnType<typeof ownersOfOutputs>;
+  private readonly lives: RegionLives;
+  /** Storage that a call with bodies holds up to its last node, by that node; and the point at which its first node stands. */
+  private readonly held = new Map<number, Set<Buffer>>();
+  private readonly pointAt = new Map<number, number>();
   private now = -1;
 
   constructor(
@@ -68,6 +74,8 @@ class Walk {
   ) {
     this.pointOfNode = new Int32Array(model.graph.nodes.length).fill(-1);
     this.ownerOf = ownersOfOutputs(model.graph);
+    this.lives = regionLives(model.graph, model.opened?.regions);
+    for (const { start } of model.opened?.regions ?? []) this.pointAt.set(start, 0);
   }
 
   run(): PlanMemoryTimeline {
@@ -87,11 +95,14 @@ class Walk {
       else push(atValue, use.value, [use, hops]);
     }
     graph.nodes.forEach((node, n) => {
-      if (flow.alias[n] >= 0) return;
-      if (node.kind === 'placeholder') this.placeholder(n, routes);
-      else this.call(n, ofNode.get(n) ?? [], atCopy, routes);
-      for (const value of flow.results[n])
-        for (const [use, hops] of atValue.get(value) ?? []) this.output(use, hops, n);
+      if (this.pointAt.has(n)) this.pointAt.set(n, this.now + 1);
+      if (flow.alias[n] < 0) {
+        if (node.kind === 'placeholder') this.placeholder(n, routes);
+        else this.call(n, ofNode.get(n) ?? [], atCopy, routes);
+        for (const value of flow.results[n])
+          for (const [use, hops] of atValue.get(value) ?? []) this.output(use, hops, n);
+      }
+      for (const buffer of this.held.get(n) ?? []) buffer.end = Math.max(buffer.end, this.now);
     });
     // Programs without a call have one point all the same.
     if (this.now < 0) this.point(0);
@@ -143,25 +154,37 @@ class Walk {
         for (const [output, way] of waiting.get(use.copy) ?? []) this.output(output, way, n);
     const now = this.point(n);
     this.pointOfNode[n] = now;
-    for (const buffer of inputs) buffer.end = now;
-    const isView = this.table.get(node.target)?.cls === 'view' && inputs.length === 1;
+    uses.forEach(([use], i) => {
+      inputs[i].end = Math.max(inputs[i].end, now);
+      this.hold(inputs[i], this.lives.heldUntil(flow.values[use.value].node, n), n);
+    });
+    const stackedFrom = this.lives.stackedFrom(n);
+    const isView = this.table.get(node.target)?.cls === 'view' && inputs.length === 1 && stackedFrom < 0;
     for (const value of flow.results[n]) {
       if (value < 0) continue;
       if (isView) this.ofValue.set(value, inputs[0]);
-      else
-        this.own(value, {
-          name: node.name,
-          bytes: this.bytes(value, routes.owned(value)),
-          kind: 'activation',
-          start: now,
-          end: now,
-        });
+      else {
+        const start = stackedFrom < 0 ? now : (this.pointAt.get(stackedFrom) ?? now);
+        const bytes = this.bytes(value, routes.owned(value));
+        const buffer: Buffer = { name: node.name, bytes, kind: 'activation', start, end: now };
+        this.own(value, buffer);
+        this.hold(buffer, this.lives.carryUntil(n), n);
+      }
     }
+  }
+
+  /** Keeps storage up to a node that is still to come. */
+  private hold(buffer: Buffer, until: number, n: number): void {
+    if (until <= n) return;
+    const list = this.held.get(until);
+    if (list === undefined) this.held.set(until, new Set([buffer]));
+    else list.add(buffer);
   }
 
   /** Brings an output to where it is wanted; it stays to the end, unless it goes where an input was. */
   private output(use: Use, hops: readonly Hop[], n: number): void {
     const buffer = this.carry(use, hops, n);
+    if (use.at.kind === 'carry') this.hold(buffer, this.lives.carryUntil(use.at.node), n);
     if (use.at.kind !== 'output') return;
     const { output } = this.model.flow.outputs[use.at.output];
     if (output.role === 'grad' && buffer.kind !== 'parameter') buffer.kind = 'gradient';
@@ -176,6 +199,8 @@ class Walk {
     const { meta, node } = flow.values[use.value];
     const type = moved(meta);
     let buffer = this.known(this.ofValue, use.value);
+    // What a call with bodies does not change is moved before it.
+    const before = use.at.kind === 'input' ? this.pointAt.get(this.lives.heldFrom(node, n)) : undefined;
     for (const { from, to, copy } of hops) {
       if (copy === 'reused') {
         buffer = this.known(this.ofCopy, use.copy);
@@ -184,13 +209,14 @@ class Walk {
       for (const step of redistributor.plan(type, from, to)?.steps ?? []) {
         if (step.kind === 'relabel' || (step.kind === 'slice' && step.bytes === 0) || step.groupSize === 1) continue;
         const now = this.point(n);
-        buffer.end = Math.max(buffer.end, now);
+        const at = Math.min(before ?? now, now);
+        buffer.end = Math.max(buffer.end, at);
         buffer = {
           name: `${graph.nodes[node].name} in ${this.model.space.text(step.to)}`,
           bytes: this.bytes(use.value, step.to),
           kind: 'communication',
-          start: now,
-          end: now,
+          start: at,
+          end: at,
         };
         this.buffers.push(buffer);
       }
