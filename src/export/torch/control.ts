@@ -67,7 +67,14 @@ export function controlText(
   switch (form.kind) {
     case 'scan': {
       const trips = tripsText(program, node, form, argument, typeOf);
-      const args = [body(form.step), first ?? list(form.init), list(form.xs), list(form.captured), trips, pyBool(form.reverse)];
+      const args = [
+        body(form.step),
+        first ?? list(form.init),
+        list(form.xs),
+        list(form.captured),
+        trips,
+        pyBool(form.reverse),
+      ];
       return { text: `scan(here, ${args.join(', ')})`, helpers: ['scan'], decides: false };
     }
     case 'while': {

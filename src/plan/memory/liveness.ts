@@ -51,7 +51,8 @@ export function livenessOf(model: Model, table: OperatorTable): Liveness {
     const [until, stackedFrom] = [lives.carryUntil(n), lives.stackedFrom(n)];
     if (until >= 0) for (const value of flow.results[n]) if (value >= 0) keep(value, until);
     if (stackedFrom >= 0) from[n] = stackedFrom;
-    if (node.kind !== 'call' || inputs.length !== 1 || table.get(node.target)?.cls !== 'view' || stackedFrom >= 0) return;
+    if (node.kind !== 'call' || inputs.length !== 1 || table.get(node.target)?.cls !== 'view' || stackedFrom >= 0)
+      return;
     view[n] = 1;
     for (const value of flow.results[n]) if (value >= 0) root[value] = root[inputs[0]];
   });

@@ -33,7 +33,9 @@ export function regionLives(graph: Graph, regions: readonly Region[] | undefined
   if (regions === undefined || regions.length === 0) return STRAIGHT;
   const byName = new Map(graph.nodes.map(({ name }, n) => [name, n]));
   // Outer ones before those that they hold.
-  const sorted = [...regions].filter(({ start, end }) => end > start).sort((a, b) => a.start - b.start || b.end - a.end);
+  const sorted = [...regions]
+    .filter(({ start, end }) => end > start)
+    .sort((a, b) => a.start - b.start || b.end - a.end);
   const parent = sorted.map((region, r) => sorted.findLastIndex((outer, o) => o < r && outer.end >= region.end));
   const innermost = new Int32Array(graph.nodes.length).fill(-1);
   const carried = new Map<number, number>();
