@@ -87,7 +87,7 @@ describe('how long control flow holds values', () => {
   test('what a loop starts from is handed to its first trip, and its carry is there through all of them', () => {
     if (loop.kind !== 'scan') throw new Error('other regions');
     const carry = at((loop.carries[0] as { name: string }).name);
-    const [init] = graph.nodes[carry].args as { name: string }[];
+    const [init] = graph.nodes[carry].args as readonly { readonly name: string }[];
     expect(lives.heldUntil(at(init.name), carry)).toBe(carry);
     expect(lives.carryUntil(carry)).toBe(loop.end - 1);
   });
