@@ -125,7 +125,10 @@ export interface SolveOptions {
   readonly members?: number;
   /** Of `anytime`: most rounds of search, the deterministic limit. Default: none when there is a time limit, else 400. */
   readonly rounds?: number;
-  /** Of `anytime`: whether the exact engine may close small models (at most a minute without a time limit). Default true. */
+  /**
+   * Of `anytime`: whether the exact engine may close small models (at most a minute without a time limit), and the bound of
+   * others be raised by parts. Default true.
+   */
   readonly close?: boolean;
 }
 
@@ -156,20 +159,12 @@ export interface StepCertificate {
   readonly lists: readonly (readonly number[])[];
 }
 
-/**
- * Prices of rows and messages on edges, all integers: any such numbers bound every choice from below (`check/dual/dual.ts`).
- */
-export interface DualCertificate {
-  readonly version: 1;
-  readonly kind: 'dual';
-  /** `hashProblem` of the problem. */
-  readonly problem: string;
+/** Prices of rows and messages on edges, all integers: any such numbers bound every choice from below. */
+export interface DualNumbers {
   /** Messages are in units of 2^-messageBits. */
   readonly messageBits: number;
   /** Rows with a price: a numerator of 2^-40, as decimal digits. */
   readonly prices: readonly { readonly row: CertificateRow; readonly price: string }[];
-  /** Edges along which groups are joined, in order: [edge, 0 if its second end becomes a function of the first, else 1]. */
-  readonly joins: readonly (readonly [number, number])[];
   /**
    * Messages between two groups, named by their leading variables: one integer per value that the leader has left, in
    * ascending order. Pairs without an entry have zero messages.
@@ -180,6 +175,31 @@ export interface DualCertificate {
     readonly toFirst: readonly number[];
     readonly toSecond: readonly number[];
   }[];
+}
+
+/**
+ * A split of all choices: those in which a variable has one of the listed values, then all others. Each side has numbers of its
+ * own, or is split again; what both sides cost at least, every choice does.
+ */
+export interface DualSplit {
+  readonly variable: number;
+  readonly values: readonly number[];
+  readonly parts: readonly [DualPart, DualPart];
+}
+
+/** One side of a split. */
+export type DualPart = DualNumbers | DualSplit;
+
+/** A bound by numbers and, with a tree, the least bound over the parts of all choices (`check/dual/dual.ts`). */
+export interface DualCertificate extends DualNumbers {
+  readonly version: 1;
+  readonly kind: 'dual';
+  /** `hashProblem` of the problem. */
+  readonly problem: string;
+  /** Edges along which groups are joined, in order: [edge, 0 if its second end becomes a function of the first, else 1]. */
+  readonly joins: readonly (readonly [number, number])[];
+  /** Parts with numbers of their own; absent where the numbers above bound all choices at once. */
+  readonly tree?: DualSplit;
 }
 
 type SolveStatus = 'optimal' | 'feasible' | 'infeasible';

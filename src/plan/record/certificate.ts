@@ -4,7 +4,14 @@
  */
 import * as z from 'zod';
 import { ShardwrightError } from '../../errors.ts';
-import type { Certificate, DualCertificate, Problem, StepCertificate } from '../../solver/types.ts';
+import type {
+  Certificate,
+  DualCertificate,
+  DualPart,
+  DualSplit,
+  Problem,
+  StepCertificate,
+} from '../../solver/types.ts';
 import { schemaOf } from './schema-type.ts';
 
 /** A part is absent where its bound was not needed. Without any, only the sum of all least prices is proven. */
@@ -48,15 +55,25 @@ const planCertificate = schemaOf<PlanCertificate>()(
   }),
 );
 
+const dualNumbers = {
+  messageBits: z.int(),
+  prices: z.array(z.strictObject({ row, price: z.string().regex(/^\d{1,40}$/) })),
+  messages: z.array(z.strictObject({ first: z.int(), second: z.int(), toFirst: numbers, toSecond: numbers })),
+};
+const dualPart: z.ZodType<DualPart> = z.lazy(() => z.union([dualSplit, z.strictObject(dualNumbers)]));
+const dualSplit: z.ZodType<DualSplit> = z.strictObject({
+  variable: z.int(),
+  values: numbers,
+  parts: z.tuple([dualPart, dualPart]),
+});
 const dualCertificate = schemaOf<DualCertificate>()(
   z.strictObject({
     version: z.literal(1),
     kind: z.literal('dual'),
     problem: z.string(),
-    messageBits: z.int(),
-    prices: z.array(z.strictObject({ row, price: z.string().regex(/^\d{1,40}$/) })),
+    ...dualNumbers,
     joins: z.array(z.tuple([z.int(), z.int()])),
-    messages: z.array(z.strictObject({ first: z.int(), second: z.int(), toFirst: numbers, toSecond: numbers })),
+    tree: dualSplit.exactOptional(),
   }),
 );
 

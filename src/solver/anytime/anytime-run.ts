@@ -32,7 +32,11 @@ export class AnytimeRun {
   }
 
   /** Tells the caller; the bound of an event is never below that of an earlier one, nor above the objective. */
-  progress(phase: 'reduce' | 'search' | 'finish' | 'close' | 'certify', objective: number, bound: number): void {
+  progress(
+    phase: 'reduce' | 'search' | 'finish' | 'close' | 'parts' | 'certify',
+    objective: number,
+    bound: number,
+  ): void {
     this.#lastBound = Math.max(this.#lastBound, bound);
     const best = Math.min(this.#lastBound, objective);
     this.options.onProgress?.({ phase, seconds: this.elapsed(), objective, bound: best, gap: gapOf(objective, best) });

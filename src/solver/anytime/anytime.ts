@@ -10,6 +10,7 @@ import { presolve, type Presolved } from './model/presolve.ts';
 import { conclude, concludeByEngine } from './conclude.ts';
 import { costOf } from './bound/trws.ts';
 import { Endgame } from './finish/endgame.ts';
+import { BoundByParts } from './proof/bound-by-parts.ts';
 import { firstChoice, type BoundReport } from './run/member.ts';
 import { MEMBERS, search, type Findings } from './run/rounds.ts';
 
@@ -26,6 +27,16 @@ const FINISH_SHARE = 0.3;
 const CLOSE_SHARE = 0.6;
 /** The same where HiGHS says that there is nothing better to find. */
 const CLOSE_SHARE_DONE = 0.95;
+/** Models of at most this many variables are bounded by parts as soon as the search has found nothing for so many rounds. */
+const FEW_VARIABLES = 1000;
+const PARTS_PATIENCE = 4;
+/** Share of the time left that parts may then take before the search goes on, with twice the patience. */
+const PARTS_SHARE = 0.5;
+/** Others are, where the bound lies this close to the best choice (relative), in this last share of the time. */
+const TIGHT = 0.01;
+const LAST_SHARE = 0.2;
+/** Time to write down and check one part, in multiples of the time of the reduction. */
+const PART_RESERVE = 0.2;
 /** Time reserved for the certificate, in multiples of the time of the reduction, and beyond. */
 const RESERVE = 4;
 const RESERVE_SECONDS = 0.5;
@@ -54,14 +65,16 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
   const { options } = run;
   const cost = costOf(model, start);
   run.progress('reduce', cost, -Infinity);
+  /** Milliseconds. */
+  const reduction = 1000 * run.elapsed();
   const reserve = RESERVE * run.elapsed() + RESERVE_SECONDS;
   const limit = options.timeLimitSeconds ?? Infinity;
   const deadline =
     limit === Infinity ? Infinity : milliseconds() + 1000 * Math.max(0.05, limit - run.elapsed() - reserve);
   const gap = options.gap ?? 0;
   const over = (found: Findings): boolean => {
-    if (run.stopped() || milliseconds() > deadline) return true;
-    return gap > 0 && gapOf(found.cost, found.bound?.best ?? -Infinity) <= gap;
+    if (run.stopped() || milliseconds() > deadline || found.cost - parts.best < 0.5) return true;
+    return gap > 0 && gapOf(found.cost, Math.max(found.bound?.best ?? -Infinity, parts.best)) <= gap;
   };
   const values = model.start[model.count];
   const closable = options.close !== false && values <= CLOSE_VALUES;
@@ -70,6 +83,17 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
   let closing = closable;
   let patience = 0;
   let known = cost;
+  const parts = new BoundByParts(run, reduced);
+  const few = model.count <= FEW_VARIABLES;
+  const last = deadline === Infinity ? Infinity : deadline - LAST_SHARE * 1000 * limit;
+  let partsPatience = PARTS_PATIENCE;
+  /** Whether the bound is to be raised by parts now, and where it may. */
+  const splits = ({ bound, rounds, cost: objective }: Findings): boolean => {
+    if (options.close === false || bound === undefined || bound.unconverged) return false;
+    if (objective - Math.max(bound.best, parts.best) < 0.5) return false;
+    if (!few && gapOf(objective, bound.best) > TIGHT) return false;
+    return (few && patience >= partsPatience) || milliseconds() > last || rounds >= budget;
+  };
   const pauses = (found: Findings): boolean => {
     const bound = found.bound?.best ?? -Infinity;
     run.progress('search', found.cost, bound);
@@ -78,7 +102,8 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
     patience = found.cost < known ? 0 : patience + 1;
     known = Math.min(known, found.cost);
     if (base + found.rounds < CLOSE_ROUNDS) return false;
-    return closing && ((pending && found.bound?.unconverged === false) || patience >= CLOSE_PATIENCE);
+    if (!closing) return splits({ ...found, rounds: base + found.rounds });
+    return (pending && found.bound?.unconverged === false) || patience >= CLOSE_PATIENCE;
   };
   const budget = options.rounds ?? (limit === Infinity ? ROUNDS : Infinity);
   const settings = {
@@ -95,16 +120,22 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
   let base = 0;
   if (model.count === 0) found = { ...found, bound: noPrices(reduced) };
   else found = await search(model, start, cost, { ...settings, seed: options.seed ?? 0, rounds: budget });
-  // Every pause of the search is for the finisher, then for closing; what they leave open the search goes on with.
-  for (let part = 1; closing && !over(found); part++) {
+  // Every pause of the search is for the finisher, then for closing, then for parts; what they leave open the search goes on with.
+  for (let part = 1; (closing || splits(found)) && !over(found); part++) {
     const met = found.cost - (found.bound?.best ?? -Infinity) < 0.5;
-    if (pending && !met) {
+    if (!closing) {
+      const ends = milliseconds() > last || found.rounds >= budget;
+      await parts.raise(found, ends ? deadline : share(PARTS_SHARE), PART_RESERVE * reduction);
+      if (ends) break;
+      partsPatience *= 2;
+      patience = 0;
+    } else if (pending && !met) {
       pending = false;
       found = await endgame.finish(found, share(FINISH_SHARE));
       known = found.cost;
       patience = endgame.done ? CLOSE_PATIENCE : 0;
     }
-    if (met || model.count === 0 || found.rounds >= budget || patience >= CLOSE_PATIENCE) {
+    if (closing && (met || model.count === 0 || found.rounds >= budget || patience >= CLOSE_PATIENCE)) {
       closing = false;
       await endgame.close(found, share(endgame.done ? CLOSE_SHARE_DONE : CLOSE_SHARE));
       const { closed } = endgame;
@@ -116,7 +147,7 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
     const more = await search(model, found.choice, found.cost, { ...settings, seed, rounds: budget - base });
     found = { ...more, bound: better(more.bound, found.bound), rounds: base + more.rounds };
   }
-  return conclude(run, reduced, found, endgame);
+  return conclude(run, reduced, found, endgame, parts);
 }
 
 /** The report of the higher bound. */

@@ -7,13 +7,20 @@ import type { AnytimeRun } from './anytime-run.ts';
 import type { Presolved } from './model/presolve.ts';
 import type { Endgame } from './finish/endgame.ts';
 import { dualCertificate } from './finish/dual-certificate.ts';
+import type { BoundByParts } from './proof/bound-by-parts.ts';
 import type { Findings } from './run/rounds.ts';
 
 /** Problems of at most this many variables go to the exact engine when they are infeasible or have no easy first choice. */
 const SMALL = 2000;
 
 /** Checks the best choice and the best bound; what the checker says is the answer. */
-export function conclude(run: AnytimeRun, reduced: Presolved, found: Findings, endgame: Endgame): Solution {
+export function conclude(
+  run: AnytimeRun,
+  reduced: Presolved,
+  found: Findings,
+  endgame: Endgame,
+  parts: BoundByParts,
+): Solution {
   const { problem } = run;
   const { closed, finished } = endgame;
   const isCloser = closed !== undefined && closed.objective < found.cost;
@@ -25,8 +32,9 @@ export function conclude(run: AnytimeRun, reduced: Presolved, found: Findings, e
   let bound = closed?.bound ?? -Infinity;
   let certificate: Certificate | undefined = closed?.certificate;
   if (bound < objective && found.bound !== undefined) {
-    run.progress('certify', objective, found.bound.best);
-    const dual = dualCertificate(problem, reduced, found.bound);
+    run.progress('certify', objective, Math.max(found.bound.best, parts.best));
+    const byParts = parts.best > found.bound.best ? parts.certificate() : undefined;
+    const dual = byParts ?? dualCertificate(problem, reduced, found.bound);
     const verdict = verifyCertificate(problem, { choice: [], objective: Infinity, certificate: dual });
     if (!verdict.accepted) throw new Error(`internal: the checker rejects the bound (${verdict.reason ?? ''})`);
     if (Number(verdict.bound) > bound) {

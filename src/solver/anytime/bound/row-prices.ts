@@ -17,6 +17,14 @@ const MEMORY = 0.6;
 /** A price begins at this share of bound / capacity. */
 const FIRST = 1e-4;
 
+/** Where an ascent begins: prices and messages of an earlier one, and the steps that it counts as done. */
+export interface AscentStart {
+  readonly lambda: Float64Array;
+  readonly toFirst: Float64Array;
+  readonly toSecond: Float64Array;
+  readonly steps: number;
+}
+
 export class PriceAscent {
   readonly dual: Dual;
   best = -Infinity;
@@ -29,7 +37,7 @@ export class PriceAscent {
   readonly #active: Uint8Array;
   readonly #direction: Float64Array;
 
-  constructor(dual: Dual) {
+  constructor(dual: Dual, start?: AscentStart) {
     this.dual = dual;
     const { rows } = dual.model;
     this.kept = new Float64Array(rows);
@@ -37,6 +45,13 @@ export class PriceAscent {
     this.bestSecond = new Float64Array(dual.toSecond.length);
     this.#active = new Uint8Array(rows);
     this.#direction = new Float64Array(rows);
+    if (start === undefined) return;
+    this.steps = start.steps;
+    dual.lambda.set(start.lambda);
+    dual.toFirst.set(start.toFirst);
+    dual.toSecond.set(start.toSecond);
+    dual.reprice();
+    for (let t = 0; t < rows; t++) this.#active[t] = start.lambda[t] > 0 ? 1 : 0;
   }
 
   /** One change of the prices and one sweep; returns the bound. */
@@ -44,7 +59,8 @@ export class PriceAscent {
     const { dual } = this;
     const { rows, capacity } = dual.model;
     this.steps++;
-    if (this.steps > 5 && rows > 0) {
+    // Without a sweep there is no least value of any variable to go by.
+    if (this.steps > 5 && rows > 0 && this.best > -Infinity) {
       const usage = usageOf(dual.model, dual.argmin());
       this.#activate(usage);
       const scale = Math.max(1, Math.abs(this.best));

@@ -31,6 +31,8 @@ export class Dual {
   readonly #total: Float64Array;
   readonly #rest: Float64Array;
   readonly #prefix: Float64Array;
+  /** 1 for every value that may be chosen; undefined where all may. */
+  #live: Uint8Array | undefined;
   /** The model's cells from 0 on, then two rows of numbers, as wide as the largest variable. */
   readonly #arena: Arena | undefined;
   readonly #ownAt: number;
@@ -73,9 +75,17 @@ export class Dual {
     this.#arena.numbers.set(cells);
   }
 
+  /** Bounds choices of the marked values alone from the next `reprice` on. */
+  restrict(live: Uint8Array): void {
+    this.#live = live;
+  }
+
   /** Recomputes the priced unaries after a change of `lambda`. */
   reprice(): void {
     priceValues(this.model, this.lambda, this.#prefix, this.priced);
+    const live = this.#live;
+    if (live === undefined) return;
+    for (let v = 0; v < live.length; v++) if (live[v] === 0) this.priced[v] = Infinity;
   }
 
   /** Sum of the messages into variable i and its priced cost, into `total`. */

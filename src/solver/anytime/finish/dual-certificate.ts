@@ -3,7 +3,7 @@
  * whole problem, a few sweeps settle what the reduction had taken out, and everything is rounded to integers.
  */
 import { hashProblem } from '../../check/hash.ts';
-import type { CertificateRow, DualCertificate, Problem } from '../../types.ts';
+import type { CertificateRow, DualCertificate, DualNumbers, Problem } from '../../types.ts';
 import { classesOf, withoutPresolve, type Presolved } from '../model/presolve.ts';
 import { Dual } from '../bound/trws.ts';
 import type { BoundReport } from '../run/member.ts';
@@ -20,18 +20,36 @@ export function sourceOf(source: number): CertificateRow {
   return source >= 0 ? { time: source } : { row: -1 - source };
 }
 
+/** A bound on all values of the groups: the model, prices and messages of it, ready to be written down. */
+export interface WholeBound {
+  readonly whole: Presolved;
+  readonly dual: Dual;
+}
+
 /** The certificate of a bound that was found on `reduced.model`. */
 export function dualCertificate(
   problem: Problem,
   reduced: Presolved,
   report: Pick<BoundReport, 'lambda' | 'toFirst' | 'toSecond'>,
 ): DualCertificate {
+  const { whole, dual } = wholeBound(problem, reduced, report);
+  const numbers = new DualWriter(problem, whole).numbers(dual);
+  return { version: 1, kind: 'dual', problem: hashProblem(problem), ...numbers, joins: reduced.groups.joins };
+}
+
+/** A bound of `reduced.model` on the model that has all values and rows. */
+export function wholeBound(
+  problem: Problem,
+  reduced: Presolved,
+  report: Pick<BoundReport, 'lambda' | 'toFirst' | 'toSecond'>,
+): WholeBound {
   const whole = withoutPresolve(problem, reduced.groups);
   const dual = new Dual(whole.model);
-  const prices = pricesOf(reduced, report.lambda);
   const place = new Map<number, number>();
   whole.model.sources.forEach((source, t) => place.set(source, t));
-  for (const { source, price } of prices) dual.lambda[place.get(source) ?? 0] = Number(price) / PRICE_SCALE;
+  report.lambda.forEach((price, t) => {
+    if (price > 0) dual.lambda[place.get(reduced.model.sources[t]) ?? 0] = floorPrice(price);
+  });
   dual.reprice();
   carryMessages(reduced, report, whole, dual);
   const { model } = whole;
@@ -41,41 +59,61 @@ export function dualCertificate(
     if (k >= SWEEPS && bound - before < GAIN * Math.abs(bound)) break;
     before = bound;
   }
-  const settled = dual.settled();
-  const moved = settledEdges(problem, reduced.groups);
-  let largest = 1;
-  for (const list of [dual.toFirst, settled, model.cells, ...moved.map(({ cells }) => cells)])
-    for (const x of list) if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
-  const messageBits = Math.max(0, Math.min(20, 49 - Math.ceil(Math.log2(largest))));
-  const scale = 2 ** messageBits;
-  // A value without a partner has infinite messages, and the checker leaves it out: any number does.
-  const round = (list: Float64Array): number[] =>
-    Array.from(list, (x) => (Number.isFinite(x) ? Math.round(x * scale) + 0 : 0));
-  // What the search calls a message is what the variable receives; the certificate subtracts it from the edge.
-  const negative = (list: Float64Array): number[] => round(list).map((x) => 0 - x);
-  const searched = Array.from(model.first, (first, e) => ({
-    first: whole.roots[first],
-    second: whole.roots[model.second[e]],
-    toFirst: negative(dual.toFirst.subarray(dual.firstAt[e], dual.firstAt[e + 1])),
-    toSecond: negative(settled.subarray(dual.secondAt[e], dual.secondAt[e + 1])),
-  }));
-  const emptied = moved.map(({ first, second, cells, toSecond }) => ({
-    first,
-    second,
-    toFirst: toSecond ? [0] : negative(cells),
-    toSecond: toSecond ? negative(cells) : [0],
-  }));
-  return {
-    version: 1,
-    kind: 'dual',
-    problem: hashProblem(problem),
-    messageBits,
-    prices: prices.map(({ source, price }) => ({ row: sourceOf(source), price: price.toString() })),
-    joins: reduced.groups.joins,
-    messages: [...searched, ...emptied].filter(
-      (m) => m.toFirst.some((x) => x !== 0) || m.toSecond.some((x) => x !== 0),
-    ),
-  };
+  return { whole, dual };
+}
+
+/** The price that a certificate states: rounded down to its scale. */
+function floorPrice(price: number): number {
+  return Math.floor(price * PRICE_SCALE) / PRICE_SCALE;
+}
+
+/** Writes bounds of a model without presolve down as the integers of a certificate. */
+export class DualWriter {
+  readonly #whole: Presolved;
+  readonly #moved: SettledEdge[];
+
+  constructor(problem: Problem, whole: Presolved) {
+    this.#whole = whole;
+    this.#moved = settledEdges(problem, whole.groups);
+  }
+
+  /** The numbers of a bound after its last sweep. */
+  numbers(dual: Dual): DualNumbers {
+    const { model, roots } = this.#whole;
+    const moved = this.#moved;
+    const settled = dual.settled();
+    let largest = 1;
+    for (const list of [dual.toFirst, settled, model.cells, ...moved.map(({ cells }) => cells)])
+      for (const x of list) if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
+    const messageBits = Math.max(0, Math.min(20, 49 - Math.ceil(Math.log2(largest))));
+    const scale = 2 ** messageBits;
+    // What the search calls a message is what the variable receives; the certificate subtracts it from the edge. A value
+    // without a partner has infinite messages, and the checker leaves it out: any number does.
+    const negative = (list: Float64Array): number[] =>
+      Array.from(list, (x) => (Number.isFinite(x) ? 0 - Math.round(x * scale) : 0));
+    const searched = Array.from(model.first, (first, e) => ({
+      first: roots[first],
+      second: roots[model.second[e]],
+      toFirst: negative(dual.toFirst.subarray(dual.firstAt[e], dual.firstAt[e + 1])),
+      toSecond: negative(settled.subarray(dual.secondAt[e], dual.secondAt[e + 1])),
+    }));
+    const emptied = moved.map(({ first, second, cells, toSecond }) => ({
+      first,
+      second,
+      toFirst: toSecond ? [0] : negative(cells),
+      toSecond: toSecond ? negative(cells) : [0],
+    }));
+    return {
+      messageBits,
+      prices: Array.from(dual.lambda, (price, t) => ({
+        row: sourceOf(model.sources[t]),
+        price: BigInt(Math.floor(price * PRICE_SCALE)),
+      })).flatMap(({ row, price }) => (price > 0n ? [{ row, price: price.toString() }] : [])),
+      messages: [...searched, ...emptied].filter(
+        (m) => m.toFirst.some((x) => x !== 0) || m.toSecond.some((x) => x !== 0),
+      ),
+    };
+  }
 }
 
 /** An edge between two groups of which one has a single value left; `cells` go by the values of the other one. */
@@ -111,15 +149,6 @@ function settledEdges(problem: Problem, groups: Groups): SettledEdge[] {
       edge.cells[a] += alone ? costs[rows[0] * columns + cols[a]] : costs[rows[a] * columns + cols[0]];
   }
   return [...found.values()];
-}
-
-function pricesOf(reduced: Presolved, lambda: Float64Array): { source: number; price: bigint }[] {
-  const out: { source: number; price: bigint }[] = [];
-  lambda.forEach((l, t) => {
-    const price = BigInt(Math.floor(l * PRICE_SCALE));
-    if (price > 0n) out.push({ source: reduced.model.sources[t], price });
-  });
-  return out;
 }
 
 /** Messages of the reduced model at the same edges and values; zero elsewhere. */

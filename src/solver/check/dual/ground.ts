@@ -3,16 +3,13 @@
  * marks of the values that may be in a choice. Out: the bound on all choices of marked values.
  */
 import { Refused } from '../store.ts';
-import type { CertificateRow, DualCertificate, Problem } from '../../types.ts';
+import type { CertificateRow, DualNumbers, Problem } from '../../types.ts';
 import type { Grouping } from './grouping.ts';
 import { prune, type Live } from './live.ts';
 import { exact, pairTables, type PairTable } from './tables.ts';
 
 /** Prices and messages are integers in units of 2^-40 and 2^-messageBits; all sums are in units of 2^-40. */
 const PRICE_BITS = 40n;
-
-/** The numbers of a certificate that make a bound. */
-export type DualNumbers = Pick<DualCertificate, 'messageBits' | 'prices' | 'messages'>;
 
 export class Ground {
   readonly groups: Grouping;
@@ -41,6 +38,20 @@ export class Ground {
     const live = this.#costs.map((list) => new Uint8Array(list.length).fill(1));
     prune(this.#tables.values(), live);
     return live;
+  }
+
+  /**
+   * The marks with those values of a variable alone that `keeps` accepts, less what then has no partner; undefined where some
+   * group has no value left, so that there is no such choice.
+   */
+  part(live: Live, variable: number, keeps: (own: number) => boolean): Live | undefined {
+    const copy = live.map((marks) => marks.slice());
+    const marks = copy[this.groups.leader[variable]];
+    this.groups.value[variable].forEach((own, a) => {
+      if (!keeps(own)) marks[a] = 0;
+    });
+    prune(this.#tables.values(), copy);
+    return copy.some((of) => of.length > 0 && !of.includes(1)) ? undefined : copy;
   }
 
   /** Rounded up, because costs are integers. @throws Refused where the numbers are none */

@@ -1,0 +1,64 @@
+/**
+ * Raises the bound of a run by parts (`parts.ts`), in a thread of its own. The parts are those of the model with all values and
+ * rows, so that nothing has to be carried back from the reduced one. In: findings of the search. Out: the least bound over the
+ * parts, and its certificate.
+ */
+import type { ThreadCode } from '../../../platform/types.ts';
+import type { DualCertificate } from '../../types.ts';
+import type { AnytimeRun } from '../anytime-run.ts';
+import { wholeBound, type WholeBound } from '../finish/dual-certificate.ts';
+import { runJob } from '../finish/job.ts';
+import type { Presolved } from '../model/presolve.ts';
+import type { Findings } from '../run/rounds.ts';
+import { partsCertificate } from './parts-certificate.ts';
+import { leastBound, type Part, type PartsJob } from './parts.ts';
+
+const PARTS: ThreadCode = {
+  from: import.meta.url,
+  file: './parts-worker.mjs',
+  body: async () => (await import('./parts-thread.ts')).partsThread,
+};
+
+export class BoundByParts {
+  readonly #run: AnytimeRun;
+  readonly #reduced: Presolved;
+  #root: WholeBound | undefined;
+  #tree: Part | undefined;
+
+  constructor(run: AnytimeRun, reduced: Presolved) {
+    this.#run = run;
+    this.#reduced = reduced;
+  }
+
+  /** The least bound over the parts, not yet certified; -Infinity before the first. */
+  get best(): number {
+    return this.#tree === undefined ? -Infinity : leastBound(this.#tree);
+  }
+
+  /** Splits parts until the deadline, or until all of them cost no less than the best choice; goes on with earlier ones. */
+  async raise(found: Findings, deadline: number, millisecondsPerPart: number): Promise<void> {
+    if (found.bound === undefined) return;
+    this.#run.progress('parts', found.cost, Math.max(found.bound.best, this.best));
+    this.#root ??= wholeBound(this.#run.problem, this.#reduced, found.bound);
+    const { whole, dual } = this.#root;
+    const job: PartsJob = {
+      model: whole.model,
+      start: { lambda: dual.lambda, toFirst: dual.toFirst, toSecond: dual.toSecond, steps: 0 },
+      ...(this.#tree === undefined ? {} : { tree: this.#tree }),
+      cost: found.cost,
+      deadline,
+      millisecondsPerPart,
+    };
+    const end = await runJob<Part>(PARTS, job, { deadline, stopped: () => this.#run.stopped() });
+    if (end.kind === 'fault') throw end.fault;
+    if (end.kind !== 'answer') return;
+    this.#tree = end.answer;
+    this.#run.progress('parts', found.cost, Math.max(found.bound.best, this.best));
+  }
+
+  /** The certificate of the bound by parts; undefined where there are no two. */
+  certificate(): DualCertificate | undefined {
+    if (this.#tree === undefined || this.#root === undefined) return undefined;
+    return partsCertificate(this.#run.problem, this.#root, this.#tree);
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * Writes a tree of parts down as a dual certificate. In: the bound of the whole model that the parts began at, and the tree. Out: the
+ * certificate, whose leaves have the prices and messages of their parts as integers.
+ */
+import { hashProblem } from '../../check/hash.ts';
+import type { DualCertificate, DualNumbers, DualPart, Problem } from '../../types.ts';
+import { Dual } from '../bound/trws.ts';
+import { DualWriter, type WholeBound } from '../finish/dual-certificate.ts';
+import { sidesOf, type Part } from './parts.ts';
+
+/** Numbers of a part without any choice: the checker sees that a variable has no value left. */
+const NONE: DualNumbers = { messageBits: 0, prices: [], messages: [] };
+
+/** The certificate of the least bound over the parts of a tree; undefined where there are no two parts. */
+export function partsCertificate(
+  problem: Problem,
+  { whole, dual: first }: WholeBound,
+  tree: Part,
+): DualCertificate | undefined {
+  const { model } = whole;
+  const writer = new DualWriter(problem, whole);
+  const dual = new Dual(model);
+  const write = ({ bound, start, split, parts }: Part, live: Uint8Array): DualPart => {
+    if (parts !== undefined && split !== undefined) {
+      const at = model.start[split.variable];
+      const values = split.low.map((v) => whole.values[split.variable][v - at]);
+      const [one, two] = sidesOf(model, live, split);
+      return { variable: whole.roots[split.variable], values, parts: [write(parts[0], one), write(parts[1], two)] };
+    }
+    if (start === undefined || bound === Infinity) return NONE;
+    dual.restrict(live);
+    dual.lambda.set(start.lambda);
+    dual.toFirst.set(start.toFirst);
+    dual.toSecond.set(start.toSecond);
+    dual.reprice();
+    dual.sweep();
+    return writer.numbers(dual);
+  };
+  const root = write(tree, new Uint8Array(model.unary.length).fill(1));
+  if (!('variable' in root)) return undefined;
+  const { joins } = whole.groups;
+  return { version: 1, kind: 'dual', problem: hashProblem(problem), ...writer.numbers(first), joins, tree: root };
+}

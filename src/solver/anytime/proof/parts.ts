@@ -1,0 +1,191 @@
+/**
+ * A bound by parts: all choices are split in two by the values of one variable, and each part is bounded by a dual ascent of its
+ * own, which begins at the prices and messages of the part that it came from. The least bound over the parts holds for all choices;
+ * the part that has it is split next (best-first branch and bound with a Lagrangian bound). Parts whose bound reaches the best
+ * choice are closed.
+ * In: a model, prices and messages, the cost of the best choice. Out: the tree of parts. Floating point: a certificate is written
+ * and checked elsewhere.
+ * Source: A. Geoffrion, "Lagrangean relaxation for integer programming", Math. Programming Study 2, 1974.
+ */
+import { monotonicMilliseconds as milliseconds } from '../../../platform/platform.ts';
+import { PriceAscent, type AscentStart } from '../bound/row-prices.ts';
+import { Dual, priceValues } from '../bound/trws.ts';
+import type { Model } from '../model/model.ts';
+import { splitOf, type Split } from './part-split.ts';
+import { rowRange } from './row-range.ts';
+
+/** A part of all choices: its bound with the prices and messages behind it, and how it was split, or would be. */
+export interface Part {
+  readonly bound: number;
+  /** Undefined once the part has been split: the numbers of its sides hold then. */
+  readonly start: AscentStart | undefined;
+  readonly split: Split | undefined;
+  readonly parts: readonly [Part, Part] | undefined;
+}
+
+export interface PartsJob {
+  readonly model: Model;
+  readonly start: AscentStart;
+  /** Parts found by an earlier run on the same model, to go on with. */
+  readonly tree?: Part;
+  /** Cost of the best choice: parts are to cost no less. */
+  readonly cost: number;
+  /** Milliseconds since the epoch; Infinity for none. */
+  readonly deadline: number;
+  /** Time to be left before the deadline for every part, to write it down and to check it. */
+  readonly millisecondsPerPart: number;
+}
+
+/** Prices of a part move as if so many steps had been made: they begin near their end. */
+const STEPS_DONE = 60;
+/** Most steps of a part; it ends sooner when `PATIENCE` steps gain less than `GAIN` of the distance to the best choice. */
+const MOST_STEPS = 60;
+const PATIENCE = 20;
+const GAIN = 0.002;
+/** What is left of a weight after a step. */
+const KEPT = 0.97;
+/** Numbers (messages and prices) that the parts may keep, and most parts. */
+const MOST_NUMBERS = 2 ** 23;
+const MOST_PARTS = 1000;
+/** A part is closed this far below the best choice: costs are integers. */
+const CLOSED = 0.5;
+
+/** An open or closed leaf of the tree, as it grows. */
+interface Leaf {
+  bound: number;
+  start: AscentStart | undefined;
+  split: Split | undefined;
+  parts: [Leaf, Leaf] | undefined;
+  readonly live: Uint8Array;
+}
+
+/** Splits until all parts are closed or a limit comes. */
+export function boundByParts(job: PartsJob): Part {
+  const { model, cost, deadline } = job;
+  const ascents = new PartAscents(job);
+  const all = new Uint8Array(model.unary.length).fill(1);
+  const leaves: Leaf[] = [];
+  const root = job.tree === undefined ? ascents.leaf(all, job.start) : leafOf(model, job.tree, all, leaves);
+  if (job.tree === undefined) leaves.push(root);
+  const perPart = job.start.lambda.length + job.start.toFirst.length + job.start.toSecond.length;
+  const most = Math.min(MOST_PARTS, Math.max(2, Math.floor(MOST_NUMBERS / perPart)));
+  while (leaves.length < most && milliseconds() + (leaves.length + 1) * job.millisecondsPerPart < deadline) {
+    const at = leastOpen(leaves, cost);
+    if (at < 0) break;
+    const leaf = leaves[at];
+    const { split, start } = leaf;
+    if (split === undefined || start === undefined) break;
+    const sides = sidesOf(model, leaf.live, split).map((live) => ascents.leaf(live, start));
+    leaf.parts = [sides[0], sides[1]];
+    leaf.start = undefined;
+    leaves.splice(at, 1, ...sides);
+  }
+  return root;
+}
+
+/** The open leaf of least bound; -1 if all are closed. */
+function leastOpen(leaves: readonly Leaf[], cost: number): number {
+  let best = -1;
+  leaves.forEach(({ bound }, k) => {
+    if (bound < cost - CLOSED && (best < 0 || bound < leaves[best].bound)) best = k;
+  });
+  return best;
+}
+
+/** Marks of the values of both sides of a split of marked ones. */
+export function sidesOf({ start }: Model, live: Uint8Array, { variable, low }: Split): [Uint8Array, Uint8Array] {
+  const [one, two] = [live.slice(), live.slice()];
+  one.fill(0, start[variable], start[variable + 1]);
+  for (const v of low) [one[v], two[v]] = [live[v], 0];
+  return [one, two];
+}
+
+/** An earlier tree with marks; its leaves are pushed to `leaves`. */
+function leafOf(model: Model, part: Part, live: Uint8Array, leaves: Leaf[]): Leaf {
+  const { bound, start, split, parts } = part;
+  const leaf: Leaf = { bound, start, split, parts: undefined, live };
+  if (parts === undefined || split === undefined) leaves.push(leaf);
+  else {
+    const [one, two] = sidesOf(model, live, split);
+    leaf.parts = [leafOf(model, parts[0], one, leaves), leafOf(model, parts[1], two, leaves)];
+  }
+  return leaf;
+}
+
+/** Dual ascents on parts of one model. */
+class PartAscents {
+  readonly #model: Model;
+  readonly #cost: number;
+  readonly #deadline: number;
+  readonly #dual: Dual;
+  readonly #prefix: Float64Array;
+  readonly #worth: Float64Array;
+
+  constructor({ model, cost, deadline }: PartsJob) {
+    this.#model = model;
+    this.#cost = cost;
+    this.#deadline = deadline;
+    this.#dual = new Dual(model);
+    this.#prefix = new Float64Array(model.rows + 1);
+    this.#worth = new Float64Array(model.unary.length);
+  }
+
+  /** A leaf of the marked values. Its first sweep already bounds it by no less than the part that it came from. */
+  leaf(live: Uint8Array, { lambda, toFirst, toSecond }: AscentStart): Leaf {
+    const dual = this.#dual;
+    dual.restrict(live);
+    const { overfull, slack } = rowRange(this.#model, live);
+    if (overfull !== undefined) return this.#overfull(live, overfull);
+    const ascent = new PriceAscent(dual, { lambda, toFirst, toSecond, steps: STEPS_DONE });
+    const weights = new Float64Array(live.length);
+    const history: number[] = [];
+    for (let k = 0; k < MOST_STEPS && ascent.best < this.#cost - CLOSED; k++) {
+      ascent.step();
+      if (k === 0) for (const t of slack) dual.lambda[t] = 0;
+      history.push(ascent.best);
+      this.#weigh(weights);
+      const gain = ascent.best - (history.at(-1 - PATIENCE) ?? -Infinity);
+      if (gain < GAIN * (this.#cost - ascent.best) || milliseconds() > this.#deadline) break;
+    }
+    const { best, kept, bestFirst, bestSecond } = ascent;
+    const start = { lambda: kept, toFirst: bestFirst, toSecond: bestSecond, steps: STEPS_DONE };
+    return { bound: best, start, split: this.#split(live, weights, kept), parts: undefined, live };
+  }
+
+  /** A part without a choice: the price of one row alone bounds it above the best choice, with room for rounding. */
+  #overfull(live: Uint8Array, { row, excess }: { readonly row: number; readonly excess: number }): Leaf {
+    const dual = this.#dual;
+    dual.lambda.fill(0);
+    dual.toFirst.fill(0);
+    dual.toSecond.fill(0);
+    dual.reprice();
+    const free = dual.sweep();
+    dual.lambda[row] = (2 * Math.max(1, Math.abs(this.#cost), Math.abs(free), this.#cost - free)) / excess;
+    dual.toFirst.fill(0);
+    dual.toSecond.fill(0);
+    dual.reprice();
+    const bound = dual.sweep();
+    const [first, second] = [dual.toFirst.slice(), dual.toSecond.slice()];
+    const start = { lambda: dual.lambda.slice(), toFirst: first, toSecond: second, steps: STEPS_DONE };
+    return { bound, start, split: undefined, parts: undefined, live };
+  }
+
+  #weigh(weights: Float64Array): void {
+    const { start } = this.#model;
+    for (let v = 0; v < weights.length; v++) weights[v] *= KEPT;
+    this.#dual.argmin().forEach((a, i) => (weights[start[i] + a] += 1 - KEPT));
+  }
+
+  #split(live: Uint8Array, weights: Float64Array, lambda: Float64Array): Split | undefined {
+    const model = this.#model;
+    const worth = this.#worth;
+    priceValues(model, lambda, this.#prefix, worth);
+    for (let v = 0; v < worth.length; v++) worth[v] = model.unary[v] === Infinity ? 0 : worth[v] - model.unary[v];
+    return splitOf(model, { live, weights, worth, marginal: this.#dual.marginal });
+  }
+}
+
+/** The least bound over the leaves of a tree. */
+export function leastBound({ bound, parts }: Part): number {
+  return parts === undefined ? bound : Math.min(leastBound(parts[0]), leastBound(parts[1]));
+}
