@@ -58,7 +58,7 @@ describe('the least seconds of a step', () => {
       const all = new CandidatePool(result.prepared, {}, result.choice);
       const [base] = all.candidates;
       for (const { choice } of known) if (all.admits(choice)) all.add(choice);
-      const taken = fasterKnownPlan(result, known, new Deadline());
+      const taken = fasterKnownPlan(result, known, new Deadline(undefined));
       const seconds = all.best.simulatedSeconds;
       expect(taken?.simulatedSeconds).toBe(seconds < base.simulatedSeconds * (1 - 0.005) ? seconds : undefined);
       // What a recipe takes at least is below what it takes, and above nothing.
