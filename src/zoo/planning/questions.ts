@@ -6,19 +6,19 @@
 import { parse } from 'yaml';
 import * as z from 'zod';
 import { parsePrice } from '../../cost/hardware/operation.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { ShardwrightError, suggestion } from '../../errors.ts';
 
-const counts = z.union([z.int().positive(), z.array(z.int().positive()).min(1).max(1000)]).transform((n) => (typeof n === 'number' ? [n] : n)); // prettier-ignore
+/** One is a list of one. */
+const counts = z.preprocess((n) => (Array.isArray(n) ? n : [n]), z.array(z.int().positive()).min(1).max(1000));
 const name = z.string().min(1).max(400);
 
-const price = z.string().refine((text) => parsePrice(text) !== undefined, {
-  error: ({ input }) => `found ${JSON.stringify(input)}, wanted an amount with its currency, of one device for one hour: write 2.5USD`, // prettier-ignore
-});
+const price = z.string().refine((text) => parsePrice(text) !== undefined);
 
-const cluster = z.union([
-  name.transform((text) => ({ name: text })),
+/** A name alone is a cluster. */
+const cluster = z.preprocess(
+  (given) => (typeof given === 'string' ? { name: given } : given),
   z.strictObject({ name, devices: z.int().positive().exactOptional(), price: price.exactOptional() }),
-]);
+);
 
 const questionsSchema = z
   .strictObject({
@@ -35,7 +35,19 @@ const questionsSchema = z
   .refine(({ clusters }) => new Set(clusters.map((c) => 'price' in c)).size === 1, {
     path: ['clusters'],
     message: 'some clusters state a price and some do not: give one for each, or none',
+  })
+  .refine(({ clusters, tokens }) => tokens !== undefined || clusters.every((c) => c.price === undefined), {
+    path: ['clusters'],
+    message: 'a price is of a whole run, and no tokens are stated: write tokens: 15T',
   });
+
+const COUNTS = 'whole numbers from 1 on';
+/** What each key takes. */
+const WANTED: Readonly<Record<string, string>> = {
+  models: 'a list of names', clusters: 'a list of names, or of { name: ..., devices: ..., price: ... }', devices: COUNTS, sequences: COUNTS,
+  globalBatches: COUNTS, tokens: 'a number of tokens, such as 15T', plans: 'a list of recipes', timeLimitSeconds: 'seconds above 0',
+  name: 'a node design or a cluster file', price: 'an amount with its currency, of one device for one hour, such as 2.5USD',
+}; // prettier-ignore
 
 /** The lists of a sweep. */
 export type SweepQuestions = z.infer<typeof questionsSchema>;
@@ -56,5 +68,14 @@ export function parseQuestions(text: string, file: string): SweepQuestions {
   const parsed = questionsSchema.safeParse(value);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
-  throw new ShardwrightError('E_INPUT', `${issue.path.join('.') || 'the file'}: ${issue.message}`, { file, hint });
+  const at = issue.path.join('.') || 'the file';
+  if (issue.code === 'unrecognized_keys') {
+    const known = issue.path.length === 0 ? Object.keys(questionsSchema.shape) : ['name', 'devices', 'price'];
+    throw new ShardwrightError('E_INPUT', `${at}: unknown key '${issue.keys[0]}'`, { file, hint: suggestion(issue.keys[0], known, 'keys') }); // prettier-ignore
+  }
+  const key = issue.path.findLast((part) => typeof part === 'string');
+  const found: unknown = issue.path.reduce<unknown>((inner, part) => (inner as Record<PropertyKey, unknown> | undefined)?.[part], value); // prettier-ignore
+  const shown = JSON.stringify(found) as string | undefined;
+  const wanted = key === undefined ? 'keys such as models, clusters and devices' : WANTED[key];
+  throw new ShardwrightError('E_INPUT', issue.code === 'custom' && issue.message !== 'Invalid input' ? `${at}: ${issue.message}` : `${at}: found ${shown?.slice(0, 80) ?? 'nothing'}, wanted ${wanted}`, { file, hint }); // prettier-ignore
 }

@@ -77,9 +77,10 @@ export interface Asked {
   readonly cluster: AskedCluster;
 }
 
-/** Every point of the lists. @throws E_USAGE */
+/** Every point of the lists. @throws E_USAGE, E_CLUSTER */
 export function pointsOf(config: { readonly name: string; readonly text: string }, options: CompareOptions): Asked[] {
   const clusters = askedClusters(options);
+  for (const { text } of clusters) loadCluster(text);
   const positions = parseModelConfig(config.text).architecture.shape.positions;
   const { devices = [], seq = [Math.min(DEFAULT_SEQUENCE, positions ?? DEFAULT_SEQUENCE)], globalBatch = [undefined] } = options;
   return clusters.flatMap((cluster) => {

@@ -15,6 +15,7 @@ import type { Comparison } from '../../../zoo/compare/comparison.ts';
 import { planningOf, pointOf, type PlanningPoint } from '../../../zoo/planning/planning.ts';
 import { Deadline } from '../../../plan/request/deadline.ts';
 import { parseQuestions, type SweepQuestions } from '../../../zoo/planning/questions.ts';
+import { parsePlans } from '../../../zoo/sweep/plan-names.ts';
 import { answer, EXIT, type CliIo } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { parseTokens } from '../../input/flags/read.ts';
@@ -48,6 +49,8 @@ function tasksOf(questions: SweepQuestions, folder: string, options: CompareOpti
     ...(tokens === undefined ? {} : { tokens: parseTokens(String(tokens), 'tokens') }),
     ...(plans === undefined ? {} : { plans }),
   };
+  // What is wrong is said before anything is asked.
+  parsePlans(asked.plans);
   return questions.models.flatMap((model) => {
     const config = configOf(beside(model));
     if (config === undefined)
@@ -129,13 +132,28 @@ function settingsOf({
   dtype,
   padVocab,
   memory,
+  headroom,
   optimizer,
   gradients,
   tokens,
   plans,
   price,
 }: CompareOptions): object {
-  return { cost, framework, compiled, fp8, dtype, padVocab, memory, optimizer, gradients, tokens, plans, price };
+  return {
+    cost,
+    framework,
+    compiled,
+    fp8,
+    dtype,
+    padVocab,
+    memory,
+    headroom,
+    optimizer,
+    gradients,
+    tokens,
+    plans,
+    price,
+  };
 }
 
 /** The answer in a file, undefined where there is none. @throws E_USAGE for the answer of another question */

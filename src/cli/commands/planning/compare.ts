@@ -119,6 +119,8 @@ function configAsked(model: string | undefined, options: CompareOptions): { read
     throw new ShardwrightError('E_USAGE', `--batch-dim and --sequence-dim are for graphs; the inputs of ${model} are known`);
   if (config !== undefined && options.activations !== undefined && options.activations !== 'constraint')
     throw new ShardwrightError('E_USAGE', `--activations ${options.activations} is for graphs; of models by name peak memory is compared`);
+  if (config !== undefined && options.equal !== undefined && options.cluster.length < 2)
+    throw new ShardwrightError('E_USAGE', `--equal ${options.equal} needs several clusters`, { hint: 'name them: --cluster dgx-h100 --cluster dgx-b200.' });
   if (config === undefined && asksMany(options))
     throw new ShardwrightError('E_USAGE', `several clusters, devices, sequences or batches are for models by name or config; ${model} is compared as a graph`, { hint: 'name one of each.' });
   return config;

@@ -45,6 +45,9 @@ describe('compare with lists', () => {
     [['--cluster', 'dgx-h100', '--devices', '8,8'], "--devices '8,8' is not a list of different numbers", '64,128,256'],
     [['--cluster', 'dgx-h100', '--devices', '8,16', '--layout', 'dp=8'], '--layout is for one comparison', 'name one cluster'],
     [['--cluster', 'dgx-h100:8', '--cluster', 'dgx-b200:8', '--equal', 'cost'], '--equal cost needs the price of a device-hour of dgx-b200', 'operation.pricePerDeviceHour'],
+    [['--cluster', 'dgx-h100:8', '--equal', 'cost'], '--equal cost needs several clusters', '--cluster dgx-h100 --cluster dgx-b200'],
+    [['--cluster', 'dgx-h100:8', '--cluster', 'dgx-b201:8'], "dgx-b201", 'did you mean'],
+    [['--cluster', 'dgx-h100', '--devices', '8,x'], "--devices '8,x' is not a list of different numbers of 1 or more", '64,128,256'],
     [['--cluster', 'dgx-h100:8', '--price', '1USD', '--price', '2USD', '--tokens', '1T'], '--price stands 2 times, and --cluster 1 times', 'one price for all'],
   ])('%s is refused', async (more, found, fix) => {
     const { code, err } = await cli(...ASKED, ...more);

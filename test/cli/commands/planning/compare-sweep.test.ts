@@ -61,9 +61,37 @@ describe('compare --sweep', () => {
   }, 120_000); // prettier-ignore
 
   it.each([
-    ['models: [gpt2]', 'clusters: '],
-    ['models: [gpt2]\nclusters: [dgx-h100]\ndevice: 8', 'device'],
-    ['models: [gpt2]\nclusters: [{name: dgx-h100, price: 3}]\ndevices: 8', 'clusters.0'],
+    ['models: [gpt2]', 'clusters: found nothing, wanted a list of names, or of { name:'],
+    [
+      'models: [gpt2]\nclusters: [dgx-h100]\ndevice: 8',
+      "the file: unknown key 'device'\n  hint: did you mean 'devices'",
+    ],
+    ['models: [gpt2]\nclusters: [{name: dgx-h100, prize: 3EUR}]\ndevices: 8', "clusters.0: unknown key 'prize'"],
+    [
+      'models: [gpt2]\nclusters: [{name: dgx-h100, price: 3}]\ndevices: 8',
+      'clusters.0.price: found 3, wanted an amount with its currency',
+    ],
+    [
+      'models: [gpt2]\nclusters: [{name: dgx-h100, price: 3EURO}]\ndevices: 8',
+      'clusters.0.price: found "3EURO", wanted an amount with its currency',
+    ],
+    [
+      'models: [gpt2]\nclusters: [{name: dgx-h100, price: 3EUR}]\ndevices: 8',
+      'clusters: a price is of a whole run, and no tokens are stated: write tokens: 15T',
+    ],
+    ['models: gpt2\nclusters: [dgx-h100]\ndevices: 8', 'models: found "gpt2", wanted a list of names'],
+    [
+      'models: [gpt2]\nclusters: [dgx-h100]\ndevices: [8, eight]',
+      'devices.1: found "eight", wanted whole numbers from 1 on',
+    ],
+    [
+      'models: [gpt2]\nclusters: [dgx-h100]\ndevices: 8\ntimeLimitSeconds: -1',
+      'timeLimitSeconds: found -1, wanted seconds above 0',
+    ],
+    ['models: [gpt2]\nclusters: [dgx-h9]\ndevices: 8', 'dgx-h9'],
+    ['models: [gpt2]\nclusters: [dgx-h100]\ndevices: 8\nplans: [fsdq]', "there is no recipe 'fsdq'"],
+    ['models: [gpt2]\nclusters: [dgx-h100]\ndevices: 8\ntokens: 15X', "tokens '15X' is not a number of tokens"],
+    ['- gpt2', 'the file: found ["gpt2"], wanted keys such as models'],
     ['models: [gpt2]\nclusters: [{name: dgx-h100, price: 3EUR}, dgx-b200]\ndevices: 8', 'some clusters state a price'],
     ['models: [gtp2]\nclusters: [dgx-h100]\ndevices: 8', "'gtp2' is no model by name or config"],
     ['models: [gpt2]\nclusters: [dgx-h100]', 'no number of devices for dgx-h100'],
