@@ -61,7 +61,45 @@ export function answer<T>(
   value: T,
   text: (value: T) => string,
 ): void {
-  io.stdout(`${json === true ? JSON.stringify(value) : text(value)}\n`);
+  if (json !== true) {
+    io.stdout(`${text(value)}\n`);
+    return;
+  }
+  for (const piece of jsonPieces(value)) io.stdout(piece);
+  io.stdout('\n');
+}
+
+/** Characters of a piece of JSON; the last value goes over it. */
+const PIECE = 2 ** 20;
+
+/** The text of `JSON.stringify` in pieces: of an object with long lists the whole is never in memory at once. */
+export function* jsonPieces(value: unknown): Generator<string> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value) || 'toJSON' in value) {
+    yield JSON.stringify(value);
+    return;
+  }
+  let piece = '{';
+  let separator = '';
+  for (const [key, inner] of Object.entries(value) as [string, unknown][]) {
+    const head = `${separator}${JSON.stringify(key)}:`;
+    if (!Array.isArray(inner)) {
+      const text = JSON.stringify(inner) as string | undefined;
+      if (text === undefined) continue;
+      piece += head + text;
+    } else {
+      piece += `${head}[`;
+      for (let i = 0; i < inner.length; i++) {
+        // As JSON has it: a list has no holes.
+        piece += (i === 0 ? '' : ',') + ((JSON.stringify(inner[i]) as string | undefined) ?? 'null');
+        if (piece.length < PIECE) continue;
+        yield piece;
+        piece = '';
+      }
+      piece += ']';
+    }
+    separator = ',';
+  }
+  yield `${piece}}`;
 }
 
 export const EXIT = { ok: 0, internal: 1, usage: 2, infeasible: 3, gap: 4, findings: 5, interrupted: 130 } as const;

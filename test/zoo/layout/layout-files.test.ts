@@ -184,6 +184,37 @@ describe("the layout of a trainer's configuration", () => {
       expect(refusal(job(inside), 8)).toMatch(/^job: E_INPUT parallelism\.tensor_parallel_degree: found '.*', wanted a number/);
   }); // prettier-ignore
 
+  it('torchtitan: a Python file of several configurations has them by name, with those that they are made from', () => {
+    const registry = `
+def base() -> Trainer.Config:
+    return Trainer.Config(training=TrainingConfig(local_batch_size=2, seq_len=8192), activation_checkpoint=FullAC.Config())
+
+def wide() -> Trainer.Config:
+    config = base()
+    config.model_spec = model_registry("8B", converters=[Float8LinearConverter.Config(filter_fqns=["lm_head"])])
+    config.parallelism.tensor_parallel_degree = 4
+    return config
+
+def helper(x):
+    return x
+`;
+    const named = (configuration?: string): ReturnType<typeof readLayoutFile> =>
+      readLayoutFile(registry, { file: 'job.py', devices: 8, layers: 32, routed: false, ...(configuration === undefined ? {} : { configuration }) });
+    expect(named('base')).toMatchObject({ text: 'dp=8,mbs=2,zero=3,recompute=full', sequence: 8192 });
+    expect(named('wide')).toMatchObject({ text: 'dp=2,tp=4,sp=1,mbs=2,zero=3,recompute=full,dtype=fp8:rowwise', sequence: 8192 });
+    expect(() => named()).toThrow('found 2 configurations, wanted one: base, wide');
+    expect(() => named('wode')).toThrow("no configuration 'wode'");
+    expect(() => named('helper')).toThrow("no configuration 'helper'");
+  }); // prettier-ignore
+
+  it('torchtitan: fp8 by its recipe', () => {
+    const job = (more: string): string => `[training]\nsteps = 1\n[model]\nconverters = ["quantize.linear.${more}`;
+    expect(read(job('float8"]\n'), 8).text).toContain('dtype=fp8:current');
+    expect(read(job('float8"]\n[quantize.linear.float8]\nrecipe_name = "rowwise"\n[training]\n'), 8).text).toContain('dtype=fp8:rowwise');
+    expect(read(job('mx"]\n[training]\n'), 8).text).toContain('dtype=fp8:mxfp8');
+    expect(() => read(job('float8"]\n[float8]\nrecipe_name = "rows"\n[training]\n'), 8)).toThrow("float8.recipe_name: found 'rows', wanted tensorwise, rowwise");
+  }); // prettier-ignore
+
   it('a file for a model of other depth says so', () => {
     const found = read('--tensor-model-parallel-size 2 --num-layers 80 --micro-batch-size 1', 8);
     expect(found.notPriced).toEqual([{ key: 'num_layers', value: '80', why: 'the model has 32' }]);

@@ -153,8 +153,10 @@ interface LayoutAsked extends SettledLayout {
 function layoutAsked(layout: string, config: string, devices: number): LayoutAsked {
   if (/^[a-z_]+\s*=/.test(layout) || !(existsSync(layout) || /[./]/.test(layout))) return { text: layout };
   const { routed, shape } = parseModelConfig(config).architecture;
-  const text = readFileText(layout, { what: 'layout', hint: 'give settings such as tp=8,pp=4,dp=8, or a configuration of a trainer.' }); // prettier-ignore
-  const setting = { file: layout, devices, layers: shape.layers, routed: routed !== undefined };
+  // A Python file of several configurations has one behind a colon.
+  const [, path = layout, configuration] = existsSync(layout) ? [] : (/^(.+\.py):(\w+)$/.exec(layout) ?? []);
+  const text = readFileText(path, { what: 'layout', hint: 'give settings such as tp=8,pp=4,dp=8, or a configuration of a trainer.' }); // prettier-ignore
+  const setting = { file: path, devices, layers: shape.layers, routed: routed !== undefined, ...(configuration === undefined ? {} : { configuration }) }; // prettier-ignore
   const { format, notPriced, ...settled } = readLayoutFile(text, setting);
   return { ...settled, from: { file: basename(layout), format, notPriced } };
 }

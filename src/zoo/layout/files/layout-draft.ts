@@ -70,6 +70,8 @@ export interface LayoutSetting {
   /** Of the model. */
   readonly layers: number;
   readonly routed: boolean;
+  /** Function of a Python file that returns the configuration; absent: the only one. */
+  readonly configuration?: string;
 }
 
 /** A layout of a file. */

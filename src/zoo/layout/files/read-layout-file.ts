@@ -32,7 +32,7 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
   const { file } = setting;
   if (text.length > MOST_CHARACTERS)
     throw new ShardwrightError('E_INPUT', `the file has ${text.length} characters; at most ${MOST_CHARACTERS} are read`, { file, hint: FORMATS }); // prettier-ignore
-  const { format, draft, notPriced: found } = read(text, file);
+  const { format, draft, notPriced: found } = read(text, setting);
   const another = draft.layers !== undefined && draft.layers !== setting.layers;
   const notPriced = another ? [...found, { key: 'num_layers', value: String(draft.layers), why: `the model has ${setting.layers}` }] : found; // prettier-ignore
   const uncut = setting.routed && (draft.tp ?? 1) > 1 && draft.sequenceParallel === false;
@@ -52,10 +52,10 @@ const NEMO = 'NeMo or Megatron-Bridge';
 
 const FORMATS = 'read are Megatron-LM arguments, torchtitan TOML and Python, NeMo and Megatron-Bridge YAML, DeepSpeed JSON, Accelerate YAML.'; // prettier-ignore
 
-function read(text: string, file: string): Read {
+function read(text: string, { file, configuration }: LayoutSetting): Read {
   if (/^\s*\{/.test(text)) return { format: 'DeepSpeed', ...readDeepspeed(jsonOf(text, file), file) };
   if (isMegatronArguments(text)) return { format: MEGATRON, ...readMegatronArguments(text, file) };
-  if (/\bParallelismConfig\b|\.parallelism\.\w+\s*=|\btorchtitan\b.*\bimport\b/.test(text)) return { format: 'torchtitan', ...readTorchtitanPython(text, file) }; // prettier-ignore
+  if (/\bParallelismConfig\b|\.parallelism\.\w+\s*=|\btorchtitan\b.*\bimport\b/.test(text)) return { format: 'torchtitan', ...readTorchtitanPython(text, file, configuration) }; // prettier-ignore
   if (/^\s*\[(parallelism|training|job)\]/m.test(text)) return { format: 'torchtitan', ...readTorchtitanToml(text, file) }; // prettier-ignore
   checkYaml(text, file);
   if (/^\s*(tensor_model_parallel_size|pipeline_model_parallel_size|micro_batch_size):/m.test(text)) return { format: NEMO, ...readMegatronYaml(text, file) }; // prettier-ignore

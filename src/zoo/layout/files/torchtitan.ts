@@ -6,6 +6,7 @@
 
 import { ShardwrightError } from '../../../errors.ts';
 import type { LayoutDraft, NotPriced } from './layout-draft.ts';
+import { configurationLines } from './python-configurations.ts';
 import {
   count,
   isOn,
@@ -19,9 +20,23 @@ import {
 const SCHEDULES: Readonly<Record<string, string>> = { gpipe: 'gpipe', '1f1b': '1f1b', interleaved1f1b: 'interleaved' };
 
 const narrow: Take = (value, draft) => {
-  if (/(^|[ .])(quantize\.linear\.)?float8/i.test(value)) draft.dtype = 'fp8';
-  else if (/mx|nvfp4/i.test(value)) return 'products are priced in 16 bits';
+  if (/(^|[ .])(quantize\.linear\.)?float8/i.test(value)) {
+    draft.dtype = 'fp8';
+    // What torchtitan 0.2 does where no recipe is stated.
+    draft.fp8Recipe ??= 'current';
+  } else if (/nvfp4/i.test(value)) return 'products are priced in 16 bits';
+  else if (/mx/i.test(value)) {
+    draft.dtype = 'fp8';
+    draft.fp8Recipe = 'mxfp8';
+  }
   return undefined;
+};
+const RECIPES: Readonly<Record<string, 'current' | 'rowwise' | 'mxfp8'>> = { tensorwise: 'current', rowwise: 'rowwise', rowwise_with_gw_hp: 'rowwise' }; // prettier-ignore
+/** Of a section that is about products in fp8. */
+const fp8Recipe: Take = (value, draft, wrong) => {
+  if (!Object.hasOwn(RECIPES, value)) throw wrong(Object.keys(RECIPES).join(', '));
+  draft.fp8Recipe = RECIPES[value];
+  return value === 'rowwise_with_gw_hp' ? 'gradients of weights are priced in fp8, too' : undefined;
 };
 /** Embedding and head count as a layer each where nothing is said. */
 const stages = ({ cuts }: LayoutDraft): Extract<LayoutDraft['cuts'], { trainer: 'torchtitan' }> =>
@@ -93,6 +108,7 @@ const TABLE: SettingsTable = {
     draft.recompute = 'operators';
     return undefined;
   },
+  recipe_name: fp8Recipe,
   converters: narrow,
   enable: noPrice('--framework torchtitan --compiled prices it'),
   compile: noPrice('--framework torchtitan --compiled prices it'),
@@ -100,6 +116,7 @@ const TABLE: SettingsTable = {
 
 /** Sections whose settings the table reads; `parallelism` must hold nothing else. */
 const SECTIONS = /^(parallelism|training|activation_checkpoint|model|compile)$/;
+const FP8_RECIPE = /^((quantize\.linear\.)?float8)\.recipe_name$/;
 
 /** Sections of TOML. @throws E_INPUT with the line */
 export function readTorchtitanToml(text: string, file: string): { readonly draft: LayoutDraft; readonly notPriced: readonly NotPriced[] } {
@@ -139,10 +156,12 @@ export function readTorchtitanToml(text: string, file: string): { readonly draft
 export function readTorchtitanPython(
   text: string,
   file: string,
+  configuration?: string,
 ): { readonly draft: LayoutDraft; readonly notPriced: readonly NotPriced[] } {
   const settings: FileSetting[] = [];
-  const bare = text.replace(/("""[\s\S]*?"""|'''[\s\S]*?''')/g, '').replace(/#.*$/gm, '');
-  const names = new Map([...bare.matchAll(/^(\w+)(?:\s*:\s*\w+)?\s*=\s*(\S+)\s*$/gm)].map(([, name, value]) => [name, value] as const));
+  const whole = text.replace(/("""[\s\S]*?"""|'''[\s\S]*?''')/g, '').replace(/#.*$/gm, '');
+  const bare = configurationLines(whole, file, configuration);
+  const names = new Map([...whole.matchAll(/^(\w+)(?:\s*:\s*\w+)?\s*=\s*(\S+)\s*$/gm)].map(([, name, value]) => [name, value] as const));
   const take = (section: string, key: string, stated: string): void => {
     const given = names.get(stated) ?? stated;
     const path = `${section}.${key}`;
@@ -154,7 +173,12 @@ export function readTorchtitanPython(
   for (const call of bare.matchAll(/\b(ParallelismConfig|TrainingConfig|CompileConfig)\s*\(/g))
     for (const [key, value] of keywordsFrom(bare.slice(call.index + call[0].length))) take(CALLS[call[1]], key, value);
   for (const [, section, key, value] of bare.matchAll(/\.(parallelism|training|compile)\.(\w+)\s*=(?!=)\s*(.+?)\s*$/gm)) take(section, key, value);
-  if (/\bFloat8LinearConverter\b/.test(bare)) settings.push({ path: 'converters', key: 'converters', value: 'float8' });
+  const quantized = /\b(Float8|MXFP8|NVFP4)LinearConverter\b/.exec(bare)?.[1].toLowerCase();
+  if (quantized === 'float8') {
+    const recipe = /\bFloat8LinearConverter\.Config\s*\([^)]*\brecipe_name\s*=\s*["'](\w+)["']/.exec(bare)?.[1];
+    settings.push({ path: 'float8.recipe_name', key: 'recipe_name', value: recipe ?? 'rowwise' });
+  }
+  if (quantized !== undefined) settings.push({ path: 'converters', key: 'converters', value: quantized });
   const recompute = /\bFullAC\b/.test(bare) ? 'full' : /\bSelectiveAC\b/.test(bare) ? 'selective' : 'none';
   return finished(settings, file, { recompute, option: 'op' });
 } // prettier-ignore
@@ -186,7 +210,7 @@ function literal(text: string): string {
 }
 
 function finished(settings: readonly FileSetting[], file: string, defaults: { readonly recompute: string; readonly option: string }): { readonly draft: LayoutDraft; readonly notPriced: readonly NotPriced[] } {
-  const own = settings.filter(({ path }) => SECTIONS.test(path.slice(0, path.indexOf('.'))) || path === 'converters');
+  const own = settings.filter(({ path }) => SECTIONS.test(path.slice(0, path.indexOf('.'))) || FP8_RECIPE.test(path) || path === 'converters');
   const stated = (key: string): boolean => own.some((s) => s.key === key);
   const given: FileSetting[] = [
     // An option has its meaning beside its mode.
