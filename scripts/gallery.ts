@@ -1,8 +1,8 @@
 /**
  * Writes docs/gallery: reports of real plans, as the command line makes them. The pages are generated, never edited; a test makes
- * the small ones again and compares, and all of them with SHARDWRIGHT_FULL=1. Run: npx tsx scripts/gallery.ts
+ * the small ones again and compares, and all of them with SHARDWRIGHT_FULL=1. Run: npx tsx scripts/gallery.ts [NAME ...]
  */
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -57,7 +57,23 @@ export const PAGES: readonly GalleryPage[] = [
     report: [],
     small: true,
   },
-];
+  {
+    name: 'compare-llama-70b',
+    about:
+      'Llama 3.1 70B by name on 256 H100s: all recipes, meshes, schedules and recomputations, what a run of 15T tokens takes, a layout that somebody runs beside the best, and launch configurations',
+    make: ['compare', 'llama-3.1-70b', '--devices', '256', '--cluster', 'dgx-h100', '--seq', '8192', '--global-batch', '512', '--tokens', '15T', '--price', '2.5USD', '--layout', 'tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=core', '--quiet', '--json'],
+    report: [],
+    small: false,
+  },
+  {
+    name: 'planning-llama-70b',
+    about:
+      'the same model on two clusters of 64 to 512 devices: each at its best plan, with time, money and energy, and curves of strong scaling',
+    make: ['compare', 'llama-3.1-70b', '--cluster', 'dgx-h100', '--cluster', 'dgx-b200', '--devices', '64,128,256,512', '--seq', '8192', '--global-batch', '512', '--plans', 'fsdp,hsdp,pp+fsdp,pp+hsdp,hsdp+tp+sp', '--tokens', '15T', '--price', '2.5USD', '--price', '4.5USD', '--quiet', '--json'],
+    report: [],
+    small: false,
+  },
+]; // prettier-ignore
 
 /** The HTML of a page. @throws Error when a command fails */
 export async function galleryPage({ make, report }: GalleryPage): Promise<string> {
@@ -129,10 +145,13 @@ ${parts.join('\n\n')}
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   mkdirSync(GALLERY, { recursive: true });
   const pages = new Map<string, string>();
+  const asked = process.argv.slice(2);
   for (const page of PAGES) {
-    const html = await galleryPage(page);
+    const path = join(GALLERY, `${page.name}.html`);
+    const isKept = asked.length > 0 && !asked.includes(page.name);
+    const html = isKept ? readFileSync(path, 'utf8') : await galleryPage(page);
     pages.set(page.name, html);
-    writeFileSync(join(GALLERY, `${page.name}.html`), html);
+    if (!isKept) writeFileSync(path, html);
   }
   writeFileSync(join(GALLERY, 'README.md'), await galleryList(pages));
 }

@@ -3,6 +3,7 @@
 import { bytes, seconds, type Block, type Cell, type Section, type TableBlock } from '../model/blocks.ts';
 import { slowerText } from '../model/answer.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../../zoo/compare/comparison.ts';
+import { shownFront } from '../../zoo/compare/pareto.ts';
 import { deltaSecondsText } from '../text/explain.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
 import { bytesText, countText, probabilityText } from '../../units.ts';
@@ -151,7 +152,8 @@ function tableUnder(title: string, table: Omit<TableBlock, 'kind'>): Block[] {
       ];
 }
 
-function questions({ nextBest = [], whatIf = [], priceOfMemory = [] }: Comparison): Block[] {
+function questions({ nextBest = [], whatIf = [], frontier = [] }: Comparison): Block[] {
+  const front = shownFront(frontier);
   const change = (delta: number): Cell => ({ text: deltaSecondsText(delta), value: delta });
   return [
     ...tableUnder('Next best', {
@@ -174,13 +176,15 @@ function questions({ nextBest = [], whatIf = [], priceOfMemory = [] }: Compariso
       rows: whatIf.map((w) => [w.change, seconds(w.seconds ?? null), bestThere(w)]),
     }),
     ...tableUnder('Price of memory', {
-      caption: 'Along the front from its leanest plan up: what more memory saves',
+      caption: 'Along the front from its leanest plan up, in steps of a hundredth of the time: what more memory saves',
       columns: [
         { head: 'From', kind: 'number' },
         { head: 'To', kind: 'number' },
         { head: 'Change of the step', kind: 'number' },
       ],
-      rows: priceOfMemory.map((p) => [bytes(p.fromBytes), bytes(p.toBytes), change(p.deltaSeconds)]),
+      rows: front
+        .slice(1)
+        .map((p, i) => [bytes(front[i].peakBytes), bytes(p.peakBytes), change(p.seconds - front[i].seconds)]),
     }),
   ];
 }

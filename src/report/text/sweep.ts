@@ -2,6 +2,7 @@
 
 import { allocationText } from '../../cost/hardware/topology.ts';
 import type { AskedLayout, ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
+import { shownFront } from '../../zoo/compare/pareto.ts';
 import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
 import { fitText } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
@@ -116,7 +117,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
         ]),
       ]),
     );
-  const front = c.frontier ?? [];
+  const front = shownFront(c.frontier ?? []);
   if (front.length > 1)
     lines.push('', `memory    ${front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`).join('   ')}`);
   if (c.layout !== undefined) lines.push('', ...layoutLines(c.layout));

@@ -8,7 +8,7 @@ import { compare, type CompareOptions } from '../../../src/zoo/compare/compare-g
 import type { Comparison } from '../../../src/zoo/compare/comparison.ts';
 import { mergeComparisons } from '../../../src/zoo/compare/conclude-comparison.ts';
 import { factorizations, meshCandidates } from '../../../src/zoo/compare/meshes.ts';
-import { dominators, paretoFront } from '../../../src/zoo/compare/pareto.ts';
+import { dominators, paretoFront, shownFront } from '../../../src/zoo/compare/pareto.ts';
 import { load, TABLE } from '../../plan/support.ts';
 
 const MLP = load('torch/mlp-loss/joint.expanded');
@@ -179,5 +179,14 @@ describe('a comparison of the MLP on 8 devices', () => {
     expect(small.refused.map((r) => r.plan)).toEqual(['pp']);
     expect(small.refused[0].reason).toContain('plan NAME --pp N');
     expect(small.meshes).toMatchObject([{ status: 'not asked' }]);
+  });
+});
+
+describe('a front as people read it', () => {
+  it('has the leanest and the fastest point, and between them steps of a hundredth', () => {
+    const points = (...seconds: number[]): { seconds: number }[] => seconds.map((s) => ({ seconds: s }));
+    expect(shownFront(points(2, 2, 1.99, 1.97, 1.97, 1, 0.999))).toEqual(points(2, 1.97, 1, 0.999));
+    expect(shownFront(points(2, 2))).toEqual(points(2));
+    expect(shownFront([])).toEqual([]);
   });
 });
