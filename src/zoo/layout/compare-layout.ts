@@ -93,6 +93,18 @@ function questionOf(question: SweepQuestion, { dtype }: StatedLayout): SweepQues
 
 /** @throws E_USAGE where the linter stops the layout */
 export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: StatedLayout): void {
+  const ranks = sizes.dp_replicate * sizes.dp_shard;
+  const each = ranks * tuning.microbatch;
+  const { globalBatch } = question;
+  if (globalBatch % each !== 0) {
+    const below = Math.floor(globalBatch / each) * each;
+    const nearest = [below, below + each].filter((n) => n > 0).join(' or ');
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: the global batch of ${globalBatch} does not divide over ${ranks} data ranks with mbs=${tuning.microbatch}`,
+      { hint: `change --global-batch, dp or mbs: a batch of ${nearest} would fit.` },
+    );
+  }
   const config = parseModelConfig(question.config);
   const findings = layoutFindings(config, question, loadCluster(question.cluster), sizes, kind);
   const stop = findings.find((f) => f.severity === 'error');
@@ -120,13 +132,6 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
     throw new ShardwrightError('E_USAGE', `--layout: ${shape.layers} layers do not make pp x vp = ${parts} parts`, {
       hint: `at most ${shape.layers} parts have a layer each.`,
     }); // prettier-ignore
-  const ranks = sizes.dp_replicate * sizes.dp_shard;
-  if (question.globalBatch % (ranks * tuning.microbatch) !== 0)
-    throw new ShardwrightError(
-      'E_USAGE',
-      `--layout: the global batch of ${question.globalBatch} does not divide over ${ranks} data ranks with mbs=${tuning.microbatch}`,
-      { hint: 'change --global-batch, dp or mbs.' },
-    );
 }
 
 /** The layout with one setting changed: no change moves a device to another group. */

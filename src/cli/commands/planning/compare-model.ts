@@ -23,6 +23,7 @@ import { checkLayout, compareLayout } from '../../../zoo/layout/compare-layout.t
 import type { SettledLayout } from '../../../zoo/layout/files/layout-draft.ts';
 import { readLayoutFile } from '../../../zoo/layout/files/read-layout-file.ts';
 import { parseLayout } from '../../../zoo/layout/parse-layout.ts';
+import type { StatedLayout } from '../../../zoo/layout/price-layout.ts';
 import { withRefit } from '../../../zoo/compare/with-refit.ts';
 import { withRun, type AskedRun } from '../../../zoo/planning/run-question.ts';
 import { compareModel } from '../../../zoo/sweep/compare-model.ts';
@@ -117,8 +118,7 @@ export async function compareByConfig(
   const { fp8 } = options;
   const question = fp8 === undefined ? wide : { ...wide, software: softwareInFp8(wide, fp8, `--fp8 ${fp8}`) };
   const run = runAsked(options.tokens, price);
-  const layout = asked === undefined ? undefined : parseLayout(asked.text, devices);
-  if (layout !== undefined) checkLayout(question, layout);
+  const layout = asked === undefined ? undefined : checkedLayout(asked, question);
   const found = await compareModel(question, {
     table,
     ...control,
@@ -160,6 +160,18 @@ function layoutAsked(layout: string, config: string, devices: number): LayoutAsk
   const { format, notPriced, ...settled } = readLayoutFile(text, setting);
   return { ...settled, from: { file: basename(layout), format, notPriced } };
 }
+
+/** The layout, where it fits the model and the devices. @throws E_USAGE, E_INPUT with the file that states it */
+function checkedLayout({ text, from }: LayoutAsked, question: SweepQuestion): StatedLayout {
+  try {
+    const layout = parseLayout(text, question.devices);
+    checkLayout(question, layout);
+    return layout;
+  } catch (error) {
+    if (from === undefined || !(error instanceof ShardwrightError)) throw error;
+    throw new ShardwrightError('E_INPUT', `${error.message.replace(/^--layout: /, '')}; the file states ${text}`, { ...error.details, file: from.file });
+  }
+} // prettier-ignore
 
 /** What the file says of the sequence and the batch, where the flags say otherwise. */
 function otherwise({ sequence, globalBatch }: SettledLayout, question: SweepQuestion): { key: string; value: string; why: string }[] {

@@ -73,6 +73,14 @@ describe('compare --layout', () => {
         format: 'DeepSpeed',
         notPriced: [{ key: 'zero_optimization.offload_optimizer.device', value: 'cpu', why: 'nothing is moved to the host' }],
       }); // prettier-ignore
+      // What does not fit the model names the file, and how it was read.
+      writeFileSync(path, JSON.stringify({ ...config, train_batch_size: 100 }));
+      const torn = await cli(...ASKED.filter((word) => word !== '--global-batch' && word !== '32'), '--layout', path);
+      expect(torn.code).toBe(2);
+      expect(torn.err).toMatch(
+        /^ds_config\.json: E_INPUT the global batch of 100 does not divide over 8 data ranks with mbs=2; the file states dp=8,mbs=2,zero=1,dtype=bf16\n {2}hint: .* a batch of 96 or 112 would fit\.\n$/,
+      );
+      writeFileSync(path, JSON.stringify(config));
       // The file's batch is 8 x 2 x 2 sequences; the command says 16.
       const other = await cli(...ASKED.map((word) => (word === '32' ? '16' : word)), '--layout', path);
       expect(other.out).toContain('read from ds_config.json, DeepSpeed');
