@@ -14,7 +14,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import type { AskedLayout, Certainty } from '../compare/comparison.ts';
 import { runOfLayout, type AskedRun } from '../planning/run-question.ts';
 import { meshText, planName, UNCUT_STREAM } from '../sweep/model/layout.ts';
-import { softwareInFp8, type SweepQuestion } from '../sweep/model/question.ts';
+import { softwareInFp8, softwareWithGradients, type SweepQuestion } from '../sweep/model/question.ts';
 import { TriedCheckpoints } from '../sweep/step/tried-checkpoints.ts';
 import type { Checkpoint } from '../recipes/checkpoints.ts';
 import { layoutFindings } from '../sweep/step/layouts.ts';
@@ -83,8 +83,11 @@ export async function compareLayout(
   };
 }
 
-/** The question with what the layout says of its dtype. @throws E_USAGE where that has no price */
-function questionOf(question: SweepQuestion, { dtype }: StatedLayout): SweepQuestion {
+/** The question with what the layout says of its dtype and its gradients. @throws E_USAGE where that has no price */
+function questionOf(asked: SweepQuestion, { dtype, gradients }: StatedLayout): SweepQuestion {
+  if (gradients !== undefined && asked.cost !== 'nccl')
+    throw new ShardwrightError('E_USAGE', `--layout: gradients=${gradients} under --cost ${asked.cost}`, { hint: 'they have a price under --cost nccl.' }); // prettier-ignore
+  const question = gradients === undefined ? asked : { ...asked, software: softwareWithGradients(asked.software, gradients) }; // prettier-ignore
   if (dtype === undefined) return question;
   if (!dtype.startsWith('fp8')) return { ...question, dtype: dtype as Exclude<typeof dtype, `fp8${string}`> };
   const recipe = FP8_RECIPES.find((name) => dtype === `fp8:${name}`);

@@ -4,6 +4,7 @@
  */
 
 import { FP8_RECIPES } from '../../cost/kernels/software.ts';
+import { GRADIENTS } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { parsePipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import { POLICIES, RECOMPUTE_MODULES, moduleSet, type Checkpoint } from '../recipes/checkpoints.ts';
@@ -26,6 +27,7 @@ const KEYS = [
   'context',
   'pair',
   'dtype',
+  'gradients',
 ] as const;
 /** A key of `--layout`. */
 export type LayoutKey = (typeof KEYS)[number];
@@ -82,6 +84,7 @@ export function parseLayout(text: string, devices: number): StatedLayout {
       asStated: true,
       ...(stageLayers === undefined ? {} : { stageLayers }),
     },
+    ...(given.has('gradients') ? { gradients: word(given, 'gradients', GRADIENTS, 'fp32') } : {}),
     ...(given.has('dtype') ? { dtype: word(given, 'dtype', DTYPES, 'bf16') } : {}),
   };
 } // prettier-ignore

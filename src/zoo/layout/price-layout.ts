@@ -5,6 +5,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Fp8Recipe } from '../../cost/kernels/software.ts';
+import type { Gradients } from '../../cost/memory/state-bytes.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../sweep/model/layout.ts';
 import { coreRequest } from '../sweep/model/layout.ts';
@@ -23,6 +24,8 @@ export interface StatedLayout {
   readonly tuning: LayoutTuning;
   /** Of products and activations; fp8: of products alone, from 16-bit weights. with the recipe behind a colon. Absent: as the question says. */
   readonly dtype?: 'bf16' | 'f16' | 'f32' | 'fp8' | `fp8:${Fp8Recipe}`;
+  /** What gradients are kept and summed in; absent: as the question says. */
+  readonly gradients?: Gradients;
 }
 
 interface Solved {

@@ -100,7 +100,7 @@ describe("the layout of a trainer's configuration", () => {
   it('Megatron-LM: arguments in a script, with its variables', () => {
     const found = read(MEGATRON, 1152, { layers: 126 });
     expect(found.text).toBe(
-      'pp=9,vp=7,dp=8,cp=2,tp=8,sp=1,mbs=1,zero=1,recompute=core_attn,context=ulysses,dtype=bf16',
+      'pp=9,vp=7,dp=8,cp=2,tp=8,sp=1,mbs=1,zero=1,recompute=core_attn,context=ulysses,gradients=fp32,dtype=bf16',
     );
     expect(found).toMatchObject({ format: 'Megatron-LM arguments', sequence: 8192, globalBatch: 1152 });
     expect(found.notPriced.map((n) => n.key)).toEqual(['--tp-comm-overlap']);
@@ -111,6 +111,16 @@ describe("the layout of a trainer's configuration", () => {
       dtype: 'bf16',
     });
   });
+
+  it('Megatron-LM: gradients are summed in float32 beside bf16, unless it is told otherwise', () => {
+    const base = '--tensor-model-parallel-size 2 --micro-batch-size 1 --bf16';
+    expect(read(base, 8).text).toContain('gradients=fp32,dtype=bf16');
+    expect(read(`${base} --grad-reduce-in-bf16`, 8).text).toContain('gradients=bf16,dtype=bf16');
+    expect(read(base.replace('--bf16', '--accumulate-allreduce-grads-in-fp32'), 8).text).toContain('gradients=fp32');
+    expect(read(base.replace('--bf16', '--fp16'), 8).text).not.toContain('gradients');
+    const dump = BRIDGE.replace('use_megatron_fsdp: false', 'grad_reduce_in_fp32: true');
+    expect(read(dump, 1024, { layers: 64, routed: true })).toMatchObject({ text: expect.stringContaining('gradients=fp32') as string, notPriced: [] });
+  }); // prettier-ignore
 
   it('Megatron-LM: experts are cut as tensor ranks are, where nothing is said of them', () => {
     const text =

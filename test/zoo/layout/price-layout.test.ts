@@ -69,6 +69,19 @@ describe('a stated dtype', () => {
   });
 });
 
+describe('stated gradients', () => {
+  it('in float32 take twice the bytes of 16 bits, and their sums take longer; other prices have none', async () => {
+    const priced = (more: string, cost: SweepQuestion['cost'] = 'nccl'): ReturnType<typeof compareLayout> =>
+      compareLayout({ ...SMALL, cost }, '', parseLayout(`dp=4,zero=1${more}`, 4), TABLE, undefined);
+    const [own, narrow, wide] = [await priced(''), await priced(',gradients=bf16'), await priced(',gradients=fp32')];
+    expect(narrow.seconds).toBe(own.seconds);
+    expect(wide.communicationSeconds).toBeGreaterThan(narrow.communicationSeconds);
+    const parameters = 2 * 4096 * 512 + 8 * (4 * 512 * 512 + 3 * 512 * 1536 + 2 * 512) + 512;
+    expect(wide.peakBytes - narrow.peakBytes).toBe(2 * parameters);
+    await expect(priced(',gradients=fp32', 'alpha-beta')).rejects.toThrow('gradients=fp32 under --cost alpha-beta');
+  });
+});
+
 describe('what is kept for the backward pass', () => {
   it('operands of products count as they were cast, where the software keeps the cast', async () => {
     const layout = parseLayout('dp=4', 4);

@@ -3,14 +3,12 @@
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
-import { DEFAULT_SOFTWARE } from '../../../cost/kernels/software.ts';
-import { gradientDtype, type Gradients } from '../../../cost/memory/state-bytes.ts';
+import type { StepSoftware } from '../../../cost/kernels/software.ts';
 import type { Price } from '../../../cost/hardware/operation.ts';
 import { defaultCostPreset } from '../../../cost/presets/presets.ts';
 import { FRAMEWORK_NAMES } from '../../../cost/validation/frameworks.ts';
 import { frameworkSoftware } from '../../../cost/validation/software.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { looksLikeConfig, parseModelConfig } from '../../../models/families.ts';
 import type { JsonRecord } from '../../../models/read-config.ts';
 import { isModelName, modelEntry } from '../../../models/registry.ts';
@@ -27,7 +25,7 @@ import type { StatedLayout } from '../../../zoo/layout/price-layout.ts';
 import { withRefit } from '../../../zoo/compare/with-refit.ts';
 import { withRun, type AskedRun } from '../../../zoo/planning/run-question.ts';
 import { compareModel } from '../../../zoo/sweep/compare-model.ts';
-import { softwareInFp8, type SweepQuestion } from '../../../zoo/sweep/model/question.ts';
+import { softwareInFp8, softwareWithGradients, type SweepQuestion } from '../../../zoo/sweep/model/question.ts';
 import { refitOn } from '../../../zoo/validation/refit.ts';
 import { oneOf } from '../../input/flags/read.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
@@ -108,7 +106,7 @@ export async function compareByConfig(
     globalBatch: globalBatch ?? asked?.globalBatch ?? devices,
     cost,
     ...(fitted?.refit.taken === true ? { constants: fitted.constants } : {}),
-    ...withGradients(await softwareAsked(options, cost, cluster), options.gradients),
+    ...(await softwareAsked(options, cost, cluster)),
     ...(options.dtype === undefined ? {} : { dtype: options.dtype }),
     ...(options.padVocab === undefined ? {} : { padVocabulary: options.padVocab }),
     ...(options.memory === undefined ? {} : { memoryBytes: options.memory }),
@@ -189,20 +187,19 @@ function runAsked(tokens: number | undefined, price: Price | undefined): AskedRu
 
 export const DEFAULT_SEQUENCE = 4096;
 
-/** The software with what `--gradients` says of it: what gradients are kept and summed in. */
-function withGradients({ software }: Pick<SweepQuestion, 'software'>, gradients: Gradients | undefined): Pick<SweepQuestion, 'software'> {
-  if (gradients === undefined) return software === undefined ? {} : { software };
-  const bytes = DTYPE_BYTES[gradientDtype(gradients, 'bf16')];
-  return { software: { ...(software ?? DEFAULT_SOFTWARE), gradientBytes: bytes, state: { ...software?.state, gradient: bytes } } };
-} // prettier-ignore
-
-/** What `--framework` and `--compiled` say. */
+/** What `--framework`, `--compiled` and `--gradients` say. */
 async function softwareAsked(
-  { framework, compiled }: Pick<CompareOptions, 'framework' | 'compiled'>,
+  { framework, compiled, gradients }: Pick<CompareOptions, 'framework' | 'compiled' | 'gradients'>,
   cost: string,
   cluster: string,
 ): Promise<Pick<SweepQuestion, 'software'>> {
-  if (framework === undefined && compiled === undefined) return {};
+  const kept = (software?: StepSoftware): Pick<SweepQuestion, 'software'> =>
+    gradients === undefined
+      ? software === undefined
+        ? {}
+        : { software }
+      : { software: softwareWithGradients(software, gradients) };
+  if (framework === undefined && compiled === undefined) return kept();
   if (framework === undefined)
     throw new ShardwrightError('E_USAGE', '--compiled needs --framework', {
       hint: '--framework torchtitan --compiled',
@@ -212,5 +209,5 @@ async function softwareAsked(
       hint: 'other presets price calls one by one, whatever runs them.',
     });
   const name = await oneOf(FRAMEWORK_NAMES)(framework, '--framework');
-  return { software: frameworkSoftware(name, loadCluster(cluster), compiled === true) };
+  return kept(frameworkSoftware(name, loadCluster(cluster), compiled === true));
 }

@@ -3,6 +3,7 @@
  * the formats beside this file found. Out: the text that `--layout` takes, the sequence and the batch, what is not priced.
  */
 
+import type { Gradients } from '../../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { LayoutKey } from '../parse-layout.ts';
 import { cutsText, megatronCuts, torchtitanCuts, type MegatronCuts, type StageLetters } from './stage-cuts.ts';
@@ -44,6 +45,8 @@ export interface LayoutDraft {
   /** Whether exchanges with experts run beside another microbatch. */
   pairs?: boolean;
   dtype?: string;
+  /** What gradients are kept and summed in. */
+  gradients?: Gradients;
   /** Of products in fp8. */
   fp8Recipe?: string;
   devices?: number;
@@ -125,6 +128,7 @@ export function settleLayout(draft: LayoutDraft, { file, devices, layers, routed
     ['schedule', pp > 1 ? draft.schedule : undefined],
     ['context', cp > 1 ? draft.context : undefined],
     ['pair', draft.pairs === true && ep > 1 ? '1' : undefined],
+    ['gradients', draft.gradients],
     ['dtype', draft.dtype === 'fp8' && draft.fp8Recipe !== undefined ? `fp8:${draft.fp8Recipe}` : draft.dtype],
   ];
   const text = settings.flatMap(([key, value]) => (value === undefined ? [] : [`${key}=${value}`])).join(',');

@@ -5,6 +5,7 @@
  */
 
 import { parse } from 'yaml';
+import type { Gradients } from '../../../cost/memory/state-bytes.ts';
 import type { Fp8Recipe } from '../../../cost/kernels/software.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { moduleSet, RECOMPUTE_MODULES, type RecomputeModule } from '../../recipes/checkpoints.ts';
@@ -33,6 +34,10 @@ const stageOf =
   };
 const firstStage = stageOf('first');
 const lastStage = stageOf('last');
+const gradients =
+  (on: Gradients, off: Gradients): Take =>
+  (value, draft) =>
+    void (draft.gradients = isOn(value) ? on : off);
 const microbatch = count('microbatch');
 const sequence = count('sequence');
 const recompute: Take = (value, draft, wrong) => {
@@ -123,8 +128,9 @@ const TABLE: SettingsTable = {
   cpu_offloading: noPrice('nothing is moved to the host'),
   optimizer_cpu_offload: noPrice('nothing is moved to the host'),
   fine_grained_activation_offloading: noPrice('nothing is moved to the host'),
-  grad_reduce_in_fp32: noPrice('gradients are summed in 16 bits'),
-  accumulate_allreduce_grads_in_fp32: noPrice('gradients are summed in 16 bits'),
+  grad_reduce_in_fp32: gradients('fp32', 'bf16'),
+  accumulate_allreduce_grads_in_fp32: gradients('fp32', 'bf16'),
+  grad_reduce_in_bf16: gradients('bf16', 'fp32'),
   rampup_batch_size: noPrice('the batch is the last one'),
   mtp_num_layers: noPrice('tokens further ahead are not predicted'),
   moe_shared_expert_overlap: noPrice('shared experts run after the exchange'),
@@ -170,7 +176,10 @@ export function readMegatronArguments(text: string, file: string): MegatronLayou
   for (const { path, key, value: found } of settings)
     if (Object.hasOwn(TABLE, key) && found.includes('$'))
       throw new ShardwrightError('E_INPUT', `${path}: found '${found}', which the file does not set`, { file, hint: 'write the number.' }); // prettier-ignore
-  return settled(settings, file);
+  const found = settled(settings, file);
+  // The argument parser makes it so beside bf16.
+  if (settings.some(({ key, value: on }) => key === 'bf16' && !isOff(on))) found.draft.gradients ??= 'fp32';
+  return found;
 } // prettier-ignore
 
 /** A dump of Megatron-Bridge's or NeMo's configuration: the settings stand in sections, by the same names. @throws E_INPUT */

@@ -7,8 +7,8 @@ import type { StepSystem } from '../../../cost/kernels/call.ts';
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { DEFAULT_SOFTWARE, type Fp8Recipe, type StepSoftware } from '../../../cost/kernels/software.ts';
 import { FITTED, type FittedConstants } from '../../../cost/kernels/fitted.ts';
-import type { Optimizer } from '../../../cost/memory/state-bytes.ts';
-import type { DType } from '../../../graph/types.ts';
+import { gradientDtype, type Gradients, type Optimizer } from '../../../cost/memory/state-bytes.ts';
+import { DTYPE_BYTES, type DType } from '../../../graph/types.ts';
 
 /** What a sweep over meshes and plans asks. Plain data: it is what worker threads are given. */
 export interface SweepQuestion {
@@ -60,6 +60,13 @@ export function softwareInFp8({ cost, cluster: design, software }: SweepQuestion
   if (recipe === 'mxfp8' && own !== 'mxfp8') throw fail(`its products read no scales of 32 values: take ${own}.`);
   return inFp8(software ?? DEFAULT_SOFTWARE, recipe ?? own, accelerator);
 } // prettier-ignore
+
+/** Software that keeps and sums gradients in a dtype of its own. */
+export function softwareWithGradients(software: StepSoftware | undefined, gradients: Gradients): StepSoftware {
+  const bytes = DTYPE_BYTES[gradientDtype(gradients, 'bf16')];
+  const base = software ?? DEFAULT_SOFTWARE;
+  return { ...base, gradientBytes: bytes, state: { ...base.state, gradient: bytes } };
+}
 
 /**
  * The machine and its software as steps are priced from them. Absent under presets that copy other planners or are bare formulas:
