@@ -9,7 +9,7 @@ import { parsePrice } from '../../cost/hardware/operation.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 
 /** One is a list of one. */
-const counts = z.preprocess((n) => (Array.isArray(n) ? n : [n]), z.array(z.int().positive()).min(1).max(1000));
+const counts = z.preprocess((n): unknown => (Array.isArray(n) ? n : [n]), z.array(z.int().positive()).min(1).max(1000));
 const name = z.string().min(1).max(400);
 
 const price = z.string().refine((text) => parsePrice(text) !== undefined);
