@@ -7,7 +7,7 @@ import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { plus } from '../program/rank-int.ts';
 import { ownRows } from './masked.ts';
 import { dividedBy } from './reduction.ts';
-import { cast, reducedOver, rowStatistics, widened } from './softmax.ts';
+import { cast, reducedOver, rowStatistics } from './softmax.ts';
 
 /**
  * Negative log likelihood with the batch or the classes cut, alone and inside of cross entropy. A target whose class is
@@ -129,8 +129,7 @@ const crossEntropy: Rewrite = (call) => {
   } else {
     const targets = localTargets(call);
     ignored = targets.ignored;
-    const self = widened(call, call.tensor('self'));
-    const statistics = rowStatistics(call, self, classDim(call), vocabulary);
+    const statistics = rowStatistics(call, call.tensor('self'), classDim(call), vocabulary);
     const log = emit.call('aten.log.default', [ref(statistics.total)]);
     const scores = emit.call('aten.sub.Tensor', [ref(statistics.shifted), ref(log)]);
     const narrow = cast(call, scores, global.inputs[global.indexOf('self')].dtype);

@@ -27,7 +27,7 @@ export function reducedOver(call: LocalCall, value: string, op: 'max' | 'sum', m
   return now;
 }
 
-/** @param meshDims mesh dims that cut dim `dim` of x */
+/** @param meshDims mesh dims that cut dim `dim` of x; statistics are wider than a 16-bit x, which needs no wider copy for them */
 export function rowStatistics(call: LocalCall, x: string, dim: number, meshDims: readonly number[]): RowStatistics {
   const { emit } = call;
   const rows = emit.type(x).shape[dim];
@@ -41,7 +41,9 @@ export function rowStatistics(call: LocalCall, x: string, dim: number, meshDims:
         -Infinity,
       )
     : x;
-  const largest = reducedOver(call, emit.call('aten.amax.default', [ref(filled), [dim], true]), 'max', meshDims);
+  const own = widened(call, emit.call('aten.amax.default', [ref(filled), [dim], true]));
+  const largest = reducedOver(call, own, 'max', meshDims);
+  // In the wider dtype, without a copy of x in it.
   const shifted = emit.call('aten.sub.Tensor', [ref(x), ref(largest)]);
   const exponentials = emit.call('aten.exp.default', [ref(shifted)]);
   const sum = emit.call('aten.sum.dim_IntList', [ref(exponentials), [dim], true]);
@@ -70,8 +72,7 @@ type Finish = (call: LocalCall, s: RowStatistics) => string;
 const forward =
   (finish: Finish): Rewrite =>
   (call) => {
-    const x = widened(call, call.inputs[0]);
-    const statistics = rowStatistics(call, x, dimOf(call), call.meshDims('all-reduce-max-sum'));
+    const statistics = rowStatistics(call, call.inputs[0], dimOf(call), call.meshDims('all-reduce-max-sum'));
     return [cast(call, finish(call, statistics), call.global.outputs[0]?.dtype ?? 'f32', call.node.name)];
   };
 
@@ -90,10 +91,13 @@ const backward =
   (log: boolean): Rewrite =>
   (call) => {
     const { emit } = call;
-    const grad = widened(call, call.tensor('grad_output'));
+    // Beside the wider output the gradient needs no wider copy.
+    const grad = call.tensor('grad_output');
     const output = widened(call, call.tensor('output'));
     const weighted = log ? grad : emit.call('aten.mul.Tensor', [ref(grad), ref(output)]);
-    const sum = emit.call('aten.sum.dim_IntList', [ref(weighted), [dimOf(call)], true]);
+    const { dtype } = emit.type(output);
+    const wide = emit.type(weighted).dtype === dtype ? {} : { kwargs: { dtype: { kind: 'dtype' as const, dtype } } };
+    const sum = emit.call('aten.sum.dim_IntList', [ref(weighted), [dimOf(call)], true], wide);
     const total = reducedOver(call, sum, 'sum', call.meshDims('all-reduce-sum'));
     const factor = log ? emit.call('aten.exp.default', [ref(output)]) : output;
     const result = log
