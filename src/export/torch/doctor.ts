@@ -67,7 +67,8 @@ export function readTrace(text: string, file: string): TraceSpan[] {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `it is no JSON: ${(error as Error).message}`, { file });
+    const why = (error as Error).message.replace(/\s+/g, ' ');
+    throw new ShardwrightError('E_SYNTAX', `it is no JSON: ${why}`, { file, hint: 'give what torch.profiler wrote by export_chrome_trace.' }); // prettier-ignore
   }
   const events = typeof value === 'object' && value !== null && 'traceEvents' in value ? value.traceEvents : undefined;
   if (!Array.isArray(events)) throw new ShardwrightError('E_SYNTAX', 'there is no list traceEvents', { file, hint: 'give what torch.profiler wrote by export_chrome_trace.' }); // prettier-ignore
