@@ -5,6 +5,7 @@ DTensors are what state, checkpoints, optimizers and clipping see; the step itse
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from datetime import timedelta
@@ -107,6 +108,8 @@ class ParallelModule(nn.Module):
                 f"the model was captured in {mode[record['training']]} mode and is in {mode[self.training]} mode",
                 hint="call .train() or .eval(), or capture the model in the other mode too.",
             )
+        if not run.has_drawn:
+            _check_seeds(run)
         inputs = iter([run.local_input(entry, value) for entry, value in run.named_inputs(args, kwargs)])
         primals = [run.state(entry) if entry["role"] in STATES else next(inputs) for entry in run.primals]
         leaves = Step.apply(run, *primals)
@@ -168,12 +171,8 @@ def _check_ranks(plan: Plan, mesh: DeviceMesh, check_hosts: bool) -> None:
     if dist.get_backend() == "fake":
         # One process that stands for all.
         return
-    told = [(dist.get_rank(), _host(), str(plan.placements["plan"]))]
-    for dim in reversed(range(mesh.ndim)):
-        parts: list[Any] = [None] * mesh.size(dim)
-        dist.all_gather_object(parts, told, group=mesh.get_group(dim))
-        told = [one for part in parts for one in part]
-    plans = {rank: name for rank, _, name in told}
+    told = _told_by_all(mesh, (_host(), str(plan.placements["plan"])))
+    plans = {rank: name for rank, (_, name) in told.items()}
     ranks: list[int] = mesh.mesh.flatten().tolist()
     other = next((rank for rank in ranks if plans[rank] != plans[ranks[0]]), None)
     if other is not None:
@@ -183,7 +182,41 @@ def _check_ranks(plan: Plan, mesh: DeviceMesh, check_hosts: bool) -> None:
             hint="give all ranks the same folder, or copies of it.",
         )
     if check_hosts:
-        _check_hosts(plan, ranks, {rank: host for rank, host, _ in told})
+        _check_hosts(plan, ranks, {rank: host for rank, (host, _) in told.items()})
+
+
+def _told_by_all(mesh: DeviceMesh, own: Any) -> dict[int, Any]:
+    """What each rank of the mesh says, by rank; all of them call this together."""
+    told = [(dist.get_rank(), own)]
+    for dim in reversed(range(mesh.ndim)):
+        parts: list[Any] = [None] * mesh.size(dim)
+        dist.all_gather_object(parts, told, group=mesh.get_group(dim))
+        told = [one for part in parts for one in part]
+    return dict(told)
+
+
+def _check_seeds(run: Run) -> None:
+    """Before the first call of a program that draws: refuses ranks whose random numbers would not be those of one process."""
+    run.has_drawn = True
+    draws: tuple[str, ...] = getattr(run.plan.program, "DRAWS", ())
+    if not draws or dist.get_backend() == "fake":
+        return
+    device = run.here.device
+    state = torch.get_rng_state() if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
+    seed = torch.initial_seed() if device.type == "cpu" else torch.get_device_module(device).initial_seed()
+    told = _told_by_all(run.mesh, (seed, hashlib.sha256(state.numpy().tobytes()).hexdigest()))
+    first = min(told)
+    other = next((rank for rank in sorted(told) if told[rank] != told[first]), None)
+    if other is None:
+        return
+    (one, _), (two, _) = told[first], told[other]
+    values = f"rank {first} draws from seed {one}, rank {other} from seed {two}"
+    raise MismatchError(
+        "E_SEED",
+        values if one != two else f"rank {other} has drawn other numbers from seed {two} than rank {first}",
+        place=draws[0],
+        hint="call torch.manual_seed(0) on every rank before the first step; data may be drawn by a torch.Generator of its own.",
+    )
 
 
 def _check_hosts(plan: Plan, ranks: list[int], hosts: dict[int, str | None]) -> None:

@@ -33,6 +33,8 @@ class Run:
         self.outputs: list[dict[str, Any]] = tables["outputs"]
         self.gradients = {row["of"]: row for row in tables["gradients"]}
         self.user_outputs = [row for row in self.outputs if row["role"] == "output"]
+        #: Whether the random states of the ranks are known to be one.
+        self.has_drawn = False
         self.forward, self.backward = plan.program.forward, plan.program.backward
         if compile:
             self.forward = torch.compile(self.forward, fullgraph=True, dynamic=False)

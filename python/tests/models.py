@@ -17,6 +17,11 @@ class Mlp(nn.Module):
         return self.fc2(torch.relu(self.fc1(x)))
 
 
+class Dropping(Mlp):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(F.dropout(torch.relu(self.fc1(x)), 0.5))
+
+
 def mlp() -> tuple[Mlp, torch.Tensor, torch.Tensor]:
     """The model of the plans below `plans/`, with a batch; equal in every process."""
     torch.manual_seed(7)

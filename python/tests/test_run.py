@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from models import Mlp, loss_of, mlp
+from models import Dropping, Mlp, loss_of, mlp
 
 import shardwright
 
@@ -145,6 +145,30 @@ def refusals(facts: dict[str, Any]) -> None:
     facts["again"] = refused(lambda: shardwright.parallelize(module, plan, mesh))
 
 
+def dropping(facts: dict[str, Any], rank: int) -> None:
+    plan = shardwright.load(PLANS / "dropout-2x2")
+    _, x, y = mlp()
+    torch.manual_seed(7)
+    model = Dropping().double()
+    reference = copy.deepcopy(model)
+    module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"))
+    torch.manual_seed(rank // 2)
+    facts["seeds"] = refused(lambda: module(x, y))
+    again = shardwright.parallelize(copy.deepcopy(reference), plan, plan.init_device_mesh("cpu"))
+    torch.manual_seed(3)
+    if rank == 3:
+        torch.rand(1)
+    facts["drawn apart"] = refused(lambda: again(x, y))
+    torch.manual_seed(5)
+    loss = again(x, y)
+    loss.backward()
+    torch.manual_seed(5)
+    expected = loss_of(reference, x, y)
+    expected.backward()
+    pairs = zip(again.parameters(), reference.parameters(), strict=True)
+    facts["dropped"] = same(whole(loss).detach(), expected.detach()) and all(same(whole(a.grad), b.grad) for a, b in pairs)
+
+
 def on_hosts(facts: dict[str, Any], rank: int) -> None:
     plan = shardwright.load(PLANS / "mlp-2x2-optimum")
     mesh = plan.init_device_mesh("cpu")
@@ -182,6 +206,7 @@ def work(rank: int, place: str) -> None:
     inputs(facts)
     refusals(facts)
     on_hosts(facts, rank)
+    dropping(facts, rank)
     compiled(facts)
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(facts))
@@ -210,6 +235,7 @@ def facts() -> dict[str, Any]:
         "sharded inputs",
         "no_grad",
         "compiled",
+        "dropped",
     ],
 )
 def test_equal_to_one_process(facts: dict[str, Any], fact: str) -> None:
@@ -227,6 +253,8 @@ def test_equal_to_one_process(facts: dict[str, Any], fact: str) -> None:
         ("other input", ["E_INPUT"]),
         ("evaluation", ["E_MODE", "captured in training mode and is in evaluation mode"]),
         ("second backward", ["E_BACKWARD"]),
+        ("seeds", ["native_dropout", "E_SEED rank 0 draws from seed 0, rank 2 from seed 1"]),
+        ("drawn apart", ["E_SEED rank 3 has drawn other numbers from seed 3 than rank 0"]),
         ("again", ["E_MODEL", "DTensor already"]),
         ("two hosts of two", ["nothing was refused"]),
         ("hosts not asked", ["nothing was refused"]),

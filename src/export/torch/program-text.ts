@@ -15,7 +15,7 @@ import type { ControlForm } from '../../passes/control/control-form.ts';
 import { bodiesOf, controlOf, controlText } from './control.ts';
 import { groupOrder } from './group-order.ts';
 import { HELPER_USES, HELPERS, HERE, IMPORTS, type Helper } from './helpers.ts';
-import { randomText } from './random.ts';
+import { draws, randomText } from './random.ts';
 import type { SplitProgram } from './split.ts';
 
 /** Identifiers that the text itself uses. */
@@ -52,6 +52,8 @@ export function programText(program: DeviceProgram, split: SplitProgram, head: r
   ];
   if (writer.decisions.size > 0)
     tables.push('# Calls of which a value decides what runs, which is read on the host.', `DECIDES = ${pyTuple([...writer.decisions].map(pyString))}`); // prettier-ignore
+  if (writer.draws.size > 0)
+    tables.push('# Calls that draw random numbers: every device draws what one process draws, so all need one random state.', `DRAWS = ${pyTuple([...writer.draws].map(pyString))}`); // prettier-ignore
   const helpers = writer.helpersInOrder().map((name) => HELPERS[name]);
   const intro = [
     '"""What each device of the mesh runs: local calls, and collectives where the plan has them.',
@@ -72,6 +74,8 @@ interface ProgramParts {
   readonly helpers: Set<Helper>;
   /** Calls that decide by a value, `cond_1 (cond)`. */
   readonly decisions: Set<string>;
+  /** Calls that draw, `native_dropout (aten.native_dropout.default)`. */
+  readonly draws: Set<string>;
   /** Functions of bodies. */
   readonly functions: ReadonlyMap<Graph, string>;
 }
@@ -80,6 +84,7 @@ class ProgramWriter implements ProgramParts {
   readonly groups = new Set<string>();
   readonly helpers = new Set<Helper>();
   readonly decisions = new Set<string>();
+  readonly draws = new Set<string>();
   readonly functions: ReadonlyMap<Graph, string>;
 
   constructor(
@@ -258,6 +263,7 @@ class FunctionText {
       return `${this.names.of(first.name)}[${Number(node.args[1])}]`;
     const form = controlOf(node, this.graph);
     if (form !== undefined) return this.control(node, form, start);
+    if (draws(this.parts.program, node)) this.parts.draws.add(`${node.name} (${node.target})`);
     const drawn = randomText(this.parts.program, node, this.list(node));
     if (drawn !== undefined) {
       for (const name of drawn.helpers) this.parts.helpers.add(name);

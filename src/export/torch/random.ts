@@ -29,6 +29,16 @@ interface RandomText {
   readonly helpers: readonly Helper[];
 }
 
+/** Whether a call draws random numbers. */
+export function draws({ random }: DeviceProgram, node: Node): boolean {
+  // The backward pass of attention takes up the numbers of the forward call; it draws none.
+  if (!random.has(node.name) || node.target.includes('_backward.')) return false;
+  const at = DROP.get(node.target);
+  if (at === undefined) return true;
+  const rate = node.args[at];
+  return typeof rate === 'number' ? rate > 0 : typeof rate === 'object' && rate !== null && 'kind' in rate && rate.kind === 'float' && rate.value > 0; // prettier-ignore
+}
+
 /**
  * The text of a random call whose result is cut; undefined where every device draws the whole, or draws nothing.
  *
@@ -37,13 +47,7 @@ interface RandomText {
  */
 export function randomText(program: DeviceProgram, node: Node, args: readonly string[]): RandomText | undefined {
   const piece = program.random.get(node.name);
-
-  // The backward pass of attention takes up the numbers of the forward call; it draws none.
-  if (piece === undefined || node.target.includes('_backward.')) return undefined;
-  const at = DROP.get(node.target);
-  const rate = at === undefined ? undefined : node.args[at];
-  const drops = typeof rate === 'number' ? rate > 0 : typeof rate === 'object' && rate !== null && 'kind' in rate && rate.kind === 'float' && rate.value > 0; // prettier-ignore
-  if (at !== undefined && !drops) return undefined;
+  if (piece === undefined || !draws(program, node)) return undefined;
   const cuts = cutsOf(program, piece, node);
   if (cuts.length === 0) return undefined;
   const places = pyTuple(cuts.map((cut) => pyTuple(cut.map(String))));
