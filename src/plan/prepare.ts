@@ -46,7 +46,7 @@ import { givenPins, type GivenPins } from './request/source-pins.ts';
 import { typedPins } from './request/typed-pins.ts';
 import { restrictionOf } from './restrict/pins.ts';
 import type { Restriction } from './restrict/restriction.ts';
-import { activationsOf, peakBinds, type PlanRequest, type PricedRequest } from './request/request.ts';
+import { activationsOf, peakBinds, recomputesUnderBudget, type PlanRequest, type PricedRequest } from './request/request.ts'; // prettier-ignore
 
 /** A request made ready: the model, and the problem that the request's pins leave of it. */
 export interface Prepared {
@@ -395,6 +395,11 @@ function assumptionsOf(
   if (opened !== undefined)
     list.push(
       'Control flow: each body is listed once, and its time counts once per trip. Loop-invariant redistributions run before the loop.',
+      ...(recomputesUnderBudget(request)
+        ? [
+            `The program has control flow, so that --checkpoint ${request.checkpoint} recomputes nothing; full and selective do.`,
+          ]
+        : []),
       ...opened.notes,
     );
   return [...list, ...model.cluster.assumptions, ...(model.graph.notes ?? [])];

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { builtinOperators, cond, DEFAULT_REQUEST, input, jointGraph, parameter, scan, shard, trace, whileLoop, type Graph, type Plan } from '../../src/index.ts'; // prettier-ignore
 import { regionLives } from '../../src/plan/model/region-lives.ts';
+import { PAPER } from '../export/running-plans.ts';
 import { openBodies } from '../../src/passes/plannable/open-bodies.ts';
 
 /** What a device holds while loops run: bodies stand once in line, and run trip after trip. */
@@ -45,6 +46,32 @@ describe('peak memory of a scan', () => {
     // The rows of xs, and two stacks that the forward pass hands over: the state before each trip and after it.
     expect(nine.memory.peakBytes - four.memory.peakBytes).toBe(5 * 3 * ROW);
   });
+});
+
+test('under a budget a looped program recomputes nothing, and its trips keep their price', async () => {
+  const graph = jointGraph(
+    trace(({ xs, w }) => {
+      const [last, ys] = scan((h, x) => [h.matmul(w).add(x).tanh(), h], xs.select(0, 0).mul(0), xs);
+      return last.mean().add(ys.sin().mean());
+    }, inputs(12)),
+    { seed: 1 },
+  );
+  const request = { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=2', cluster: PAPER, headroom: 0 };
+  const free = await shard(graph, request, { table });
+  if (free.status === 'infeasible') throw new Error('there is no plan');
+  const { peakBytes } = free.plan.memory;
+  let found = 0;
+  for (const share of [0.95, 0.9, 0.85]) {
+    const memoryBytes = Math.floor(peakBytes * share);
+    const asked = await shard(graph, { ...request, memoryBytes, checkpoint: 'auto' }, { table });
+    if (asked.status === 'infeasible') continue;
+    found++;
+    expect(asked.plan.objective.seconds).toBeGreaterThanOrEqual(free.plan.objective.seconds);
+    expect(asked.plan.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
+    expect(asked.plan.nodes.map(({ name }) => name)).toEqual(free.plan.nodes.map(({ name }) => name));
+    expect(asked.plan.assumptions.join('\n')).toContain('--checkpoint auto recomputes nothing');
+  }
+  expect(found).toBeGreaterThan(0);
 });
 
 describe('how long control flow holds values', () => {

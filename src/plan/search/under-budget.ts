@@ -97,7 +97,8 @@ export async function withinBudget(
 ): Promise<ShardResult> {
   const { request, budgetBytes, compact, table } = prepared;
   const started = performance.now();
-  const recompute = recomputesUnderBudget(request);
+  // A graph with its bodies in line, in which nodes are recomputed, is no program, and has no trips.
+  const recompute = recomputesUnderBudget(request) && prepared.model.opened === undefined;
   // Recomputed nodes stand in the graph from here on: the request of the plan does not ask for them again.
   const settled: PlanRequest = { ...request, activations: 'constraint', checkpoint: 'none' };
   const firstStage = async (share: number): Promise<Int32Array | undefined> => {
