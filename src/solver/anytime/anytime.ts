@@ -36,7 +36,7 @@ const PARTS_SHARE = 0.5;
 const TIGHT = 0.01;
 const LAST_SHARE = 0.2;
 /** Time to write down and check one part, in multiples of the time of the reduction. */
-const PART_RESERVE = 0.2;
+const PART_RESERVE = 0.1;
 /** Time reserved for the certificate, in multiples of the time of the reduction, and beyond. */
 const RESERVE = 4;
 const RESERVE_SECONDS = 0.5;

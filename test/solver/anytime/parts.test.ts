@@ -5,7 +5,7 @@ import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
 import { costOf, Dual } from '../../../src/solver/anytime/bound/trws.ts';
 import { wholeBound, type WholeBound } from '../../../src/solver/anytime/finish/dual-certificate.ts';
 import { presolve, type Presolved } from '../../../src/solver/anytime/model/presolve.ts';
-import { BoundByParts } from '../../../src/solver/anytime/proof/bound-by-parts.ts';
+import { allValues, BoundByParts } from '../../../src/solver/anytime/proof/bound-by-parts.ts';
 import { partsCertificate } from '../../../src/solver/anytime/proof/parts-certificate.ts';
 import { boundByParts, leastBound, type Part } from '../../../src/solver/anytime/proof/parts.ts';
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
@@ -30,7 +30,7 @@ function partsOf(problem: Problem, cost: number): Bounded | undefined {
   if (reduced === undefined) return undefined;
   const ascent = new PriceAscent(new Dual(reduced.model));
   for (let k = 0; k < 20; k++) ascent.step();
-  const root = wholeBound(problem, reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
+  const root = wholeBound(allValues(problem, reduced), reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
   const { lambda, toFirst, toSecond } = root.dual;
   const start = { lambda, toFirst, toSecond, steps: 0 };
   const tree = boundByParts({ model: root.whole.model, start, cost, deadline: Infinity, millisecondsPerPart: 0 });
@@ -130,7 +130,7 @@ describe('bounds by parts', () => {
   });
 
   it('are the same from a thread, and a second run goes on with the parts of the first', async () => {
-    const problem = build(ring(7, 24, 3, 1.1));
+    const problem = build(ring(7, 16, 3, 1.1));
     const reduced = presolve(problem);
     const start = reduced === undefined ? undefined : firstChoice(reduced.model);
     if (reduced === undefined || start === undefined) throw new Error('it has choices');
@@ -146,7 +146,7 @@ describe('bounds by parts', () => {
     await threaded.raise(found, Infinity, 0);
     expect(before).toBeGreaterThanOrEqual(near - 0.5);
     expect(threaded.best).toBeGreaterThan(before);
-    const root = wholeBound(problem, reduced, found.bound);
+    const root = wholeBound(allValues(problem, reduced), reduced, found.bound);
     const { lambda, toFirst, toSecond } = root.dual;
     const job = { model: root.whole.model, start: { lambda, toFirst, toSecond, steps: 0 }, deadline: Infinity, millisecondsPerPart: 0 };
     const tree = boundByParts({ ...job, cost: found.cost, tree: boundByParts({ ...job, cost: near }) });

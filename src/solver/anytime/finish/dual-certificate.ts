@@ -32,23 +32,23 @@ export function dualCertificate(
   reduced: Presolved,
   report: Pick<BoundReport, 'lambda' | 'toFirst' | 'toSecond'>,
 ): DualCertificate {
-  const { whole, dual } = wholeBound(problem, reduced, report);
+  const { whole, dual } = wholeBound(withoutPresolve(problem, reduced.groups), reduced, report);
   const numbers = new DualWriter(problem, whole).numbers(dual);
   return { version: 1, kind: 'dual', problem: hashProblem(problem), ...numbers, joins: reduced.groups.joins };
 }
 
-/** A bound of `reduced.model` on the model that has all values and rows. */
+/** A bound of `reduced.model` on a model that has all values of the groups; prices of rows that it lacks are left out. */
 export function wholeBound(
-  problem: Problem,
+  whole: Presolved,
   reduced: Presolved,
   report: Pick<BoundReport, 'lambda' | 'toFirst' | 'toSecond'>,
 ): WholeBound {
-  const whole = withoutPresolve(problem, reduced.groups);
   const dual = new Dual(whole.model);
   const place = new Map<number, number>();
   whole.model.sources.forEach((source, t) => place.set(source, t));
   report.lambda.forEach((price, t) => {
-    if (price > 0) dual.lambda[place.get(reduced.model.sources[t]) ?? 0] = floorPrice(price);
+    const at = place.get(reduced.model.sources[t]);
+    if (price > 0 && at !== undefined) dual.lambda[at] = floorPrice(price);
   });
   dual.reprice();
   carryMessages(reduced, report, whole, dual);

@@ -35,6 +35,12 @@ export function withoutPresolve(problem: Problem, groups: Groups): Presolved {
   return finish(draftOf(problem, groups), groups);
 }
 
+/** The same with those rows only that can bind and that no other one implies; undefined when some row cannot be kept. */
+export function withAllValues(problem: Problem, groups: Groups): Presolved | undefined {
+  const draft = draftOf(problem, groups);
+  return pruneRows(draft) ? finish(draft, groups) : undefined;
+}
+
 function reduce(draft: Draft): boolean {
   if (draft.constant === Infinity || !support(draft)) return false;
   const touched = new Uint8Array(draft.variables.length).fill(1);

@@ -1,14 +1,14 @@
 /**
- * Raises the bound of a run by parts (`parts.ts`), in a thread of its own. The parts are those of the model with all values and
- * rows, so that nothing has to be carried back from the reduced one. In: findings of the search. Out: the least bound over the
+ * Raises the bound of a run by parts (`parts.ts`), in a thread of its own. The parts are those of a model with all values,
+ * so that nothing has to be carried back from the reduced one. In: findings of the search. Out: the least bound over the
  * parts, and its certificate.
  */
 import type { ThreadCode } from '../../../platform/types.ts';
-import type { DualCertificate } from '../../types.ts';
+import type { DualCertificate, Problem } from '../../types.ts';
 import type { AnytimeRun } from '../anytime-run.ts';
 import { wholeBound, type WholeBound } from '../finish/dual-certificate.ts';
 import { runJob } from '../finish/job.ts';
-import type { Presolved } from '../model/presolve.ts';
+import { withAllValues, type Presolved } from '../model/presolve.ts';
 import type { Findings } from '../run/rounds.ts';
 import { partsCertificate } from './parts-certificate.ts';
 import { leastBound, type Part, type PartsJob } from './parts.ts';
@@ -39,7 +39,7 @@ export class BoundByParts {
   async raise(found: Findings, deadline: number, millisecondsPerPart: number): Promise<void> {
     if (found.bound === undefined) return;
     this.#run.progress('parts', found.cost, Math.max(found.bound.best, this.best));
-    this.#root ??= wholeBound(this.#run.problem, this.#reduced, found.bound);
+    this.#root ??= wholeBound(allValues(this.#run.problem, this.#reduced), this.#reduced, found.bound);
     const { whole, dual } = this.#root;
     const job: PartsJob = {
       model: whole.model,
@@ -61,4 +61,14 @@ export class BoundByParts {
     if (this.#tree === undefined || this.#root === undefined) return undefined;
     return partsCertificate(this.#run.problem, this.#root, this.#tree);
   }
+}
+
+/**
+ * The model that parts split: all values, because a certificate has to bound them all, and few rows, because prices of rows that
+ * say nearly the same converge slowly.
+ */
+export function allValues(problem: Problem, { groups }: Presolved): Presolved {
+  const whole = withAllValues(problem, groups);
+  if (whole === undefined) throw new Error('internal: a row that the reduction could keep cannot be kept');
+  return whole;
 }
