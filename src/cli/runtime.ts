@@ -6,6 +6,7 @@
  * is set in the releases that have it, and in others none.
  */
 import { setFlagsFromString } from 'node:v8';
+import { keepCompiledCode } from './thread/compile-cache.mjs';
 
 /** By V8 release: Node 20 counts bytes of executed bytecode, Node 22 and 24 count calls. */
 const OPTIMIZE_LATER: Readonly<Record<string, string>> = {
@@ -16,3 +17,5 @@ const OPTIMIZE_LATER: Readonly<Record<string, string>> = {
 
 const flag = OPTIMIZE_LATER[process.versions.v8.split('.', 2).join('.')];
 if (flag !== undefined) setFlagsFromString(flag);
+
+keepCompiledCode();
