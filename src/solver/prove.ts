@@ -10,8 +10,10 @@ import { PreparedProblem } from './search/prepared.ts';
 import { anyChoice, explain } from './search/conflicts.ts';
 import { gapOf, isLeast, openGap } from './problem/cost.ts';
 import { installRows, type PlainRow, plainRows } from './network/rows.ts';
-import { makeWorkspace } from './search/workspace.ts';
-import { Search, type SearchHost } from './search/branch-and-bound.ts';
+import type { StepState } from './search/steps.ts';
+import { makeWorkspace, type Workspace } from './search/workspace.ts';
+import { Search } from './search/branch-and-bound.ts';
+import type { SearchHost } from './search/search-host.ts';
 import { smallestOptimum } from './search/lexicographic.ts';
 import type { Problem, ProvenSolution, SolveOptions } from './types.ts';
 
@@ -23,16 +25,28 @@ export function solveNow(problem: Problem, options: SolveOptions = {}): ProvenSo
 function run(asked: Problem, options: SolveOptions, variant: boolean): ProvenSolution {
   // Among choices of equal cost the smallest is only found where costs are told apart to the last unit.
   const problem = options.ties === 'lexicographic' ? { ...asked, tolerance: 0 } : asked;
-  const started = performance.now();
-  const deadline = options.timeLimitSeconds === undefined ? Infinity : started + options.timeLimitSeconds * 1000;
-  const elapsed = (): number => (performance.now() - started) / 1000;
-  const rows = plainRows(problem);
   const prepared =
     options.prepared instanceof PreparedProblem && options.prepared.isOf(problem)
       ? options.prepared
       : new PreparedProblem(problem);
+  const workspace = makeWorkspace(prepared, options.onStep);
+  const outcome = ({ status, objective, bound }: ProvenSolution): StepState => ({ outcome: `${status}; ${sizesOf(problem)}`, cost: objective, bound }); // prettier-ignore
+  return workspace.steps.run('solve', () => answer(problem, options, variant, prepared, workspace), outcome);
+}
+
+function answer(
+  problem: Problem,
+  options: SolveOptions,
+  variant: boolean,
+  prepared: PreparedProblem,
+  workspace: Workspace,
+): ProvenSolution {
+  const started = performance.now();
+  const deadline = options.timeLimitSeconds === undefined ? Infinity : started + options.timeLimitSeconds * 1000;
+  const elapsed = (): number => (performance.now() - started) / 1000;
+  const rows = plainRows(problem);
   const { pool } = prepared;
-  const workspace = makeWorkspace(prepared);
+  const { steps } = workspace;
   const cheap = evaluator(prepared.cost, rows);
   const { cells } = pool;
   const isFull = (): boolean => pool.cells - cells > (options.cellLimit ?? MOST_CELLS);
@@ -53,10 +67,15 @@ function run(asked: Problem, options: SolveOptions, variant: boolean): ProvenSol
   const relaxed =
     options.ties === 'lexicographic'
       ? undefined
-      : solveTightRelaxation(prepared, workspace, (choice) => cheap(choice, true), host.stopped, {
-          certify: certified,
-          hasRows: rows.length > 0,
-        });
+      : steps.runWhole(
+          'relaxation',
+          () =>
+            solveTightRelaxation(prepared, workspace, (choice) => cheap(choice, true), host.stopped, {
+              certify: certified,
+              hasRows: rows.length > 0,
+            }),
+          (found) => ({ outcome: relaxationWords(found), ...(found && { cost: cheap(found.choice, true) }) }),
+        );
   if (relaxed !== undefined) search.propose(relaxed.choice);
   if (relaxed?.tight === true && (relaxed.proven !== undefined || !certified)) {
     const { choice, proven } = relaxed;
@@ -109,14 +128,19 @@ function run(asked: Problem, options: SolveOptions, variant: boolean): ProvenSol
   const checkStarted = performance.now();
   const claimed = isLeast(problem, found?.objective ?? Infinity, proven);
   const proof = certified
-    ? prove(
-        problem,
-        found?.choice ?? new Int32Array(0),
-        found?.objective ?? Infinity,
-        pool,
-        rows,
-        search.proof,
-        claimed,
+    ? steps.run(
+        'replay',
+        () =>
+          prove(
+            problem,
+            found?.choice ?? new Int32Array(0),
+            found?.objective ?? Infinity,
+            pool,
+            rows,
+            search.proof,
+            claimed,
+          ),
+        ({ bound, refused }) => ({ outcome: refused === undefined ? 'accepted' : `refused: ${refused}`, bound }),
       )
     : undefined;
   const common = {
@@ -172,6 +196,21 @@ function run(asked: Problem, options: SolveOptions, variant: boolean): ProvenSol
     seconds: elapsed(),
     ties,
   };
+}
+
+/** What a problem is, in a few words. */
+function sizesOf({ domains, edges, rows = [], usage }: Problem): string {
+  const names = rows.map(({ name }) => name);
+  if (usage !== undefined) names.push('usage over time');
+  const limits = names.length === 0 ? 'no rows' : `${names.length === 1 ? 'row' : 'rows'} ${names.join(', ')}`;
+  return `${domains.length} variables, ${edges.first.length} edges, ${limits}`;
+}
+
+function relaxationWords(found: ReturnType<typeof solveTightRelaxation>): string {
+  if (found === undefined) return 'too large, or no choice was found';
+  if (found.breaksRows === true) return 'tight, but its choice breaks a row';
+  if (!found.tight) return 'not tight';
+  return found.proven === undefined ? 'tight' : 'tight and proven';
 }
 
 /** Numbers that a search may keep: beyond, branches of a wide network would take the memory of the machine. */

@@ -104,6 +104,8 @@ export interface SolveOptions {
   readonly seed?: number;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;
+  /** Is told what every step came to, when it ends. */
+  readonly onStep?: (step: SolverStep) => void;
   /**
    * Whether a certificate is built and replayed; default true. Without it the answer is at most `feasible` and its bound is
    * uncertified.
@@ -139,6 +141,56 @@ export interface Progress {
   readonly objective: number;
   readonly bound: number;
   readonly gap: number;
+}
+
+/** The steps of a solve, and what each is. */
+export const STEP_ABOUT = {
+  solve: 'one problem, from its network to its certificate',
+  relaxation: 'messages on the folded or reduced network alone: where they are tight, they prove the optimum',
+  presolve: 'dominance, merging, elimination of what leaves small tables',
+  'without rows': 'the problem without its rows',
+  fold: 'first messages from the short network that stands for repeated blocks',
+  ascent: 'dual ascent (TRW-S)',
+  multipliers: 'search for the prices of the rows',
+  'gap search': 'exact elimination within a guessed part of the gap: a heuristic',
+  fixing: 'reduced-cost fixing against the best choice, then presolve',
+  'tied blocks': 'the cheapest choice whose middle blocks are equal',
+  elimination: 'exact bucket elimination of what is left',
+  'pareto elimination': 'exact elimination with Pareto fronts of cost and amounts',
+  fusing: 'variables of triangles joined, for a tighter relaxation',
+  branching: 'branch and bound below the root',
+  replay: 'the checker replays the proof',
+  library: 'a library of integer programming',
+  reduce: 'anytime: presolve',
+  search: 'anytime: large-neighbourhood search beside the dual ascent',
+  finish: 'anytime: a library of integer programming on what reduced-cost fixing left',
+  close: 'anytime: branch and bound',
+  parts: 'anytime: bounds of parts with dual ascents of their own',
+  certify: 'anytime: the certificate, replayed by the checker',
+} as const;
+export type StepName = keyof typeof STEP_ABOUT;
+
+/** One step of a solve, told when it ends. */
+export interface SolverStep {
+  /** Steps in the order in which they began, from 0: a step comes before those that it takes. */
+  readonly order: number;
+  /** Steps that it is a part of. */
+  readonly level: number;
+  readonly step: StepName;
+  /** What the step is, in a few words. */
+  readonly about: string;
+  /** What it came to. */
+  readonly outcome: string;
+  /** Work of it and its parts, in the unit of `SolveOptions.workLimit`: sweeps and labels count, reductions do not; absent in `anytime`. */
+  readonly work?: number;
+  readonly seconds: number;
+  /** Values of all variables and cells of all tables that it left. */
+  readonly values?: number;
+  readonly cells?: number;
+  /** Of the best choice so far; absent before there is one. */
+  readonly cost?: number;
+  /** The best lower bound so far, not yet certified; absent before there is one. */
+  readonly bound?: number;
 }
 
 /** A row of a certificate: a linear row of the problem by index, or the usage at one time. */

@@ -2,6 +2,7 @@
  * The deadline of a request. In: a time limit, a clock. Out: the seconds left for each stage.
  */
 import { ShardwrightError, interrupted } from '../../errors.ts';
+import type { SolveOptions, SolverStep } from '../../solver/types.ts';
 import { secondsText } from '../../units.ts';
 
 /** Milliseconds since some fixed time, as `performance` counts them; a test may count its own. */
@@ -17,6 +18,8 @@ interface DeadlineOptions {
   readonly since?: number;
   /** Ends the work as the limit does, with or without one. */
   readonly signal?: AbortSignal | undefined;
+  /** Is told what the steps of every solve under this deadline come to. */
+  readonly onStep?: ((step: SolverStep) => void) | undefined;
 }
 
 /**
@@ -27,14 +30,16 @@ export class Deadline {
   private readonly at: number;
   private readonly clock: Clock;
   readonly signal: AbortSignal | undefined;
+  private readonly onStep: ((step: SolverStep) => void) | undefined;
 
   /** @param limitSeconds absent: no limit */
   constructor(
     private readonly limitSeconds: number | undefined,
-    { clock = performance, since, signal }: DeadlineOptions = {},
+    { clock = performance, since, signal, onStep }: DeadlineOptions = {},
   ) {
     this.clock = clock;
     this.signal = signal;
+    this.onStep = onStep;
     this.at = limitSeconds === undefined ? Infinity : (since ?? clock.now()) + 1e3 * limitSeconds;
   }
 
@@ -66,9 +71,15 @@ export class Deadline {
    * @param share part of what is left, 0..1
    */
   part(share: number): Deadline {
-    const { clock, signal } = this;
+    const { clock, signal, onStep } = this;
     const left = this.leftSeconds;
-    return new Deadline(left === Infinity ? undefined : share * left, { clock, signal });
+    return new Deadline(left === Infinity ? undefined : share * left, { clock, signal, onStep });
+  }
+
+  /** The same deadline; every solve under it tells its steps. */
+  telling(onStep: (step: SolverStep) => void): Deadline {
+    const { clock, signal, limitSeconds } = this;
+    return new Deadline(limitSeconds, { clock, signal, onStep, since: this.at - 1e3 * (limitSeconds ?? 0) });
   }
 
   /** Whether the limit is over: nothing new is begun then. */
@@ -88,10 +99,11 @@ export class Deadline {
   }
 
   /** What is left, as options of the solver: no limit without one, and never 0, which would be no time to look at a start. */
-  get solveOptions(): { readonly timeLimitSeconds?: number; readonly signal?: AbortSignal } {
+  get solveOptions(): Pick<SolveOptions, 'timeLimitSeconds' | 'signal' | 'onStep'> {
     return {
       ...(this.at === Infinity ? {} : { timeLimitSeconds: Math.max(LEAST_SECONDS, this.leftSeconds) }),
       ...(this.signal === undefined ? {} : { signal: this.signal }),
+      ...(this.onStep === undefined ? {} : { onStep: this.onStep }),
     };
   }
 }

@@ -1,7 +1,18 @@
 /** One run of the anytime solver: its clock, its stop, and who hears of progress. */
 import { sharedBytes } from '../../platform/platform.ts';
 import { gapOf } from '../problem/cost.ts';
-import type { Problem, SolveOptions } from '../types.ts';
+import { STEP_ABOUT, type Problem, type Solution, type SolveOptions, type SolverStep } from '../types.ts';
+
+/** Where an event comes from. */
+type Phase = 'reduce' | 'search' | 'finish' | 'close' | 'parts' | 'certify';
+
+/** The last event of a phase, and the seconds at which it came. */
+interface LastEvent {
+  readonly name: Phase;
+  readonly cost: number;
+  readonly bound: number;
+  readonly until: number;
+}
 
 export class AnytimeRun {
   readonly problem: Problem;
@@ -10,6 +21,10 @@ export class AnytimeRun {
   readonly control = new Int32Array(sharedBytes(4));
   readonly #started = performance.now();
   #lastBound = -Infinity;
+  /** The step that events come from, and what the last one said. */
+  #step: LastEvent | undefined;
+  #steps = 1;
+  #toldUntil = 0;
 
   constructor(problem: Problem, options: SolveOptions) {
     this.problem = problem;
@@ -32,13 +47,34 @@ export class AnytimeRun {
   }
 
   /** Tells the caller; the bound of an event is never below that of an earlier one, nor above the objective. */
-  progress(
-    phase: 'reduce' | 'search' | 'finish' | 'close' | 'parts' | 'certify',
-    objective: number,
-    bound: number,
-  ): void {
+  progress(phase: Phase, objective: number, bound: number): void {
     this.#lastBound = Math.max(this.#lastBound, bound);
+    if (this.#step !== undefined && this.#step.name !== phase) this.#tellStep(this.#step);
+    this.#step = { name: phase, cost: objective, bound: this.#lastBound, until: this.elapsed() };
     const best = Math.min(this.#lastBound, objective);
     this.options.onProgress?.({ phase, seconds: this.elapsed(), objective, bound: best, gap: gapOf(objective, best) });
+  }
+
+  /** Tells the last step, and the whole solve. */
+  done<T extends Solution>(solution: T): T {
+    const { status, objective: cost, bound } = solution;
+    if (this.#step !== undefined) this.#tellStep(this.#step);
+    this.#tell({ order: 0, level: 0, step: 'solve', outcome: status, seconds: this.elapsed(), cost, bound });
+    return solution;
+  }
+
+  #tellStep({ name, cost, bound, until }: LastEvent): void {
+    const seconds = until - this.#toldUntil;
+    this.#toldUntil = until;
+    this.#tell({ order: this.#steps++, level: 1, step: name, outcome: 'done', seconds, cost, bound });
+  }
+
+  #tell({
+    cost,
+    bound,
+    ...step
+  }: Omit<SolverStep, 'about' | 'cost' | 'bound'> & { readonly cost: number; readonly bound: number }): void {
+    const known = { ...(cost === Infinity ? {} : { cost }), ...(bound === -Infinity ? {} : { bound }) };
+    this.options.onStep?.({ ...step, about: STEP_ABOUT[step.step], ...known });
   }
 }

@@ -53,8 +53,8 @@ export async function solveAnytime(problem: Problem, options: SolveOptions): Pro
   try {
     const reduced = presolve(problem);
     const start = reduced === undefined ? undefined : firstChoice(reduced.model);
-    if (reduced === undefined || start === undefined) return concludeByEngine(run, reduced);
-    return await searchAndClose(run, reduced, start);
+    if (reduced === undefined || start === undefined) return run.done(concludeByEngine(run, reduced));
+    return run.done(await searchAndClose(run, reduced, start));
   } finally {
     signal?.removeEventListener('abort', abort);
   }

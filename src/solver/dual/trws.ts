@@ -53,6 +53,8 @@ export class Trws {
   readonly #best: Float64Array;
   readonly #alternative: Float64Array;
   #steps = 0;
+  /** Sweeps so far. */
+  sweeps = 0;
 
   /**
    * Zero messages on a pairwise network; variables are swept in ascending rank. `weights` (per slot): how many equal edges
@@ -155,6 +157,7 @@ export class Trws {
     for (const i of order) this.#step(i, true);
     let bound = this.net.constant;
     for (let k = order.length - 1; k >= 0; k--) bound += this.#step(order[k], false);
+    this.sweeps++;
     this.#steps += 2 * order.length;
     return bound;
   }

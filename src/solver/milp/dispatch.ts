@@ -3,7 +3,7 @@
  * so a library's answer is `optimal` only when our engine has closed the same gap.
  */
 import { gapOf, isLeast, openGap, leastTotal } from '../problem/cost.ts';
-import type { Problem, ProvenSolution, SolveOptions } from '../types.ts';
+import { STEP_ABOUT, type Problem, type ProvenSolution, type SolveOptions } from '../types.ts';
 import { HIGHS } from './highs.ts';
 import { JSLP, secondOpinion } from './jslp.ts';
 import { leastUseChoice } from './least-use.ts';
@@ -52,6 +52,16 @@ export async function solveWithLibrary(
       const best = Math.min(objective, ours.objective);
       options.onProgress?.({ phase: engine, seconds: elapsed(), objective: best, bound, gap: gapOf(best, bound) });
     },
+  });
+  options.onStep?.({
+    order: 0,
+    level: 0,
+    step: 'library',
+    about: STEP_ABOUT.library,
+    outcome: `${engine}: ${verdict.word}`,
+    seconds: verdict.seconds,
+    ...(verdict.objective === undefined ? {} : { cost: verdict.objective }),
+    ...(verdict.claimedBound === undefined ? {} : { bound: verdict.claimedBound }),
   });
   const statistics = {
     ...ours.statistics,

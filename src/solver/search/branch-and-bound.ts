@@ -5,39 +5,27 @@
  * In: a network, a host that evaluates choices. Out: the best choice, a lower bound, and the proof log behind it.
  */
 import { ascend, type AscentLimits } from '../dual/ascent.ts';
+import { closeCore } from './close-core.ts';
 import { ASCENT, ELIMINATION, PARETO, SEARCH } from './limits.ts';
 import { Trws } from '../dual/trws.ts';
 import type { Workspace } from './workspace.ts';
 import { Fusion } from './fusion-moves.ts';
-import { paretoEliminate } from '../eliminate/pareto.ts';
-import { searchWithinGap } from './gap-restricted.ts';
+import { type GapHost, searchWithinGap } from './gap-restricted.ts';
 import type { Network } from '../network/network.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
 import { priceMany, priceOne, type MultiplierHost, type DualEvaluation } from '../dual/multipliers.ts';
 import { foldedBracket, type FoldedHost, startFromFolded } from './folded-start.ts';
 import { branchVariable, fuseTriangles } from '../reduce/fuse.ts';
 import { type Log, STEP } from '../network/proof-log.ts';
+import type { Incumbent, SearchHost } from './search-host.ts';
+import { type StepState, valuesOf } from './steps.ts';
+import type { StepName } from '../types.ts';
 import { addPrices, amountsAt, largestPrice, rowVariables } from '../network/rows.ts';
 
-/** The best checked choice so far. */
-interface Incumbent {
-  readonly objective: number;
-  readonly choice: Int32Array;
-}
-
-export interface SearchHost {
-  /** True cost of a full choice; Infinity when it is not a solution. Rows count only where `rows` is true. */
-  readonly evaluate: (choice: Int32Array, rows: boolean) => number;
-  readonly stopped: () => boolean;
-  readonly progress: (phase: string, objective: number, bound: number) => void;
-  /** Relative gap that is good enough. */
-  readonly gap: number;
-  /** Nobody limits time or work: what would take hours is not begun, and the answer is what is known until then. */
-  readonly isEndless?: boolean;
-  /** Work that may still be done, see `WorkMeter`; absent: without end. `stopped` must say when it is used up. */
-  readonly workLeft?: () => number;
-  /** Lazily computed warm start (ignores rows); expensive, so the search asks for it on large networks only. */
-  readonly expensiveStart?: () => Int32Array | undefined;
+/** A network at the best prices of its rows, and whether its messages have converged. */
+interface Priced {
+  readonly best: DualEvaluation;
+  readonly converged: boolean;
 }
 
 export class Search {
@@ -118,7 +106,12 @@ export class Search {
     const search = new Search(host, this.#workspace);
     search.#slack = this.#slack;
     search.proof = { log: free.log, rows: false };
-    const bound = ask(search, free);
+    const bound = this.#step(
+      'without rows',
+      free,
+      () => ask(search, free),
+      (b) => ({ outcome: 'done', bound: b }),
+    );
     this.nodes += search.nodes;
     this.proof = search.proof;
     return bound;
@@ -126,6 +119,11 @@ export class Search {
 
   /** Reduction and easy eliminations; false when nothing is left. */
   #prepare(net: Network): boolean {
+    const outcome = (left: boolean): StepState => ({ outcome: left ? 'reduced' : 'no choice is left' });
+    return this.#step('presolve', net, () => this.#presolve(net), outcome);
+  }
+
+  #presolve(net: Network): boolean {
     const { reducer, eliminator } = this.#workspace;
     if (!reducer.reduce(net)) return false;
     const keep = net.rows.length > 0 ? rowVariables(net) : undefined;
@@ -143,6 +141,12 @@ export class Search {
    * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
    */
   #ascend(net: Network, messages: Trws, limits: AscentLimits, isRoot = false): number {
+    const { sweeps } = messages;
+    const outcome = (bound: number): StepState => ({ outcome: `${messages.sweeps - sweeps} sweeps`, bound });
+    return this.#step('ascent', net, () => this.#sweepUp(net, messages, limits, isRoot), outcome);
+  }
+
+  #sweepUp(net: Network, messages: Trws, limits: AscentLimits, isRoot: boolean): number {
     const before = messages.steps;
     const fusion = isRoot && net.rows.length === 0 && net.cells >= SEARCH.smallCells ? new Fusion(net, this.#workspace) : undefined; // prettier-ignore
     const bound = ascend(messages, {
@@ -183,7 +187,8 @@ export class Search {
       }
       let limits: AscentLimits = depth === 0 ? ASCENT.root : ASCENT.branch;
       if (repeats) {
-        const spread = startFromFolded(net, messages, this.#foldedHost(net), ASCENT.patient);
+        const start = (): Trws | undefined => startFromFolded(net, messages, this.#foldedHost(net), ASCENT.patient);
+        const spread = this.#step('fold', net, start, (found) => ({ outcome: found ? 'spread' : 'nothing repeats' }));
         repeats = spread !== undefined;
         // Every sweep of the long network breaks the symmetry of one more block at each end, and unequal blocks no longer
         // share their memos.
@@ -200,8 +205,7 @@ export class Search {
       const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
       if (round === 0 && depth === 0 && net.rows.length > 0) this.#searchWithinGap(net, messages, bound);
       const cutoff = this.#target() - 1;
-      if (!fixing.fix(net, cutoff, messages) || !reducer.reduce(net, true, stopped)) return this.#target();
-      if (!fixing.fix(net, cutoff) || !reducer.reduce(net, true, stopped)) return this.#target();
+      if (!this.#fixBelow(net, cutoff, messages, stopped)) return this.#target();
       bound = Math.max(bound, net.constant);
       if (stopped()) return bound;
       if (
@@ -209,7 +213,7 @@ export class Search {
         round === 0 &&
         net.rows.length === 0 &&
         net.cells > SEARCH.expensiveStartCells &&
-        this.#tryExpensiveStart()
+        this.#tryExpensiveStart(net)
       ) {
         if (!fixing.fix(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
       }
@@ -224,7 +228,15 @@ export class Search {
       if (stopped()) return bound;
       if (depth === 0 && this.#host.isEndless === true && round >= SEARCH.wideRounds && net.cells > SEARCH.wideCells)
         return bound;
-      if (round >= SEARCH.rounds || !fuseTriangles(net)) {
+      if (
+        round >= SEARCH.rounds ||
+        !this.#step(
+          'fusing',
+          net,
+          () => fuseTriangles(net),
+          (fused) => ({ outcome: fused ? 'fused' : 'no triangle' }),
+        )
+      ) {
         const root = depth === 0 ? net.log.clone() : undefined;
         const branched = Math.max(bound, this.#branch(net, guideValues, bound, depth));
         if (root === undefined || this.proof === undefined || !stopped()) return branched;
@@ -237,22 +249,50 @@ export class Search {
     }
   }
 
+  /** Reduced-cost fixing and presolve, with the messages and once more without; false when nothing costs less than the cutoff. */
+  #fixBelow(net: Network, cutoff: number, messages: Trws, stopped: () => boolean): boolean {
+    const { fixing, reducer } = this.#workspace;
+    const both = (m?: Trws): boolean => fixing.fix(net, cutoff, m) && reducer.reduce(net, true, stopped);
+    const outcome = (left: boolean): StepState => ({ outcome: left ? 'some are left' : 'nothing costs less' });
+    return this.#step('fixing', net, () => both(messages) && both(), outcome);
+  }
+
+  /** Runs a step and tells what it came to. */
+  #step<T>(name: StepName, net: Network, run: () => T, outcome: (result: T) => StepState, isWhole = false): T {
+    const state = (result: T): StepState => ({
+      net,
+      ...(this.best && { cost: this.best.objective }),
+      ...outcome(result),
+    });
+    return this.#workspace.steps[isWhole ? 'runWhole' : 'run'](name, run, state);
+  }
+
   /** The clock stopped the search, or branches have taken what is reasonable where nobody limits them. */
   #isOver(): boolean {
     return this.#host.stopped() || (this.#host.isEndless === true && this.#branched > SEARCH.branchedCells);
   }
 
   /** Proposes the expensive start; whether it is better than the incumbent. */
-  #tryExpensiveStart(): boolean {
+  #tryExpensiveStart(net: Network): boolean {
     const before = this.#target();
-    const choice = this.#host.expensiveStart?.();
-    if (choice !== undefined) this.propose(choice);
-    return this.#target() < before;
+    const start = (): boolean => {
+      const choice = this.#host.expensiveStart?.();
+      if (choice !== undefined) this.propose(choice);
+      return this.#target() < before;
+    };
+    return this.#step(
+      'tied blocks',
+      net,
+      start,
+      (found) => ({ outcome: found ? 'a better choice' : 'none better' }),
+      true,
+    );
   }
 
   #searchWithinGap(net: Network, messages: Trws, bound: number): void {
     const { fixing, reducer, eliminator } = this.#workspace;
-    searchWithinGap(net, messages, bound, {
+    const before = this.best;
+    const host: GapHost = {
       fixing,
       reducer,
       eliminator,
@@ -264,36 +304,30 @@ export class Search {
         work: () => Math.min(PARETO.work, this.#host.workLeft?.() ?? Infinity),
         spent: (work) => this.#workspace.meter.spend({ labels: work }),
       },
-    });
+    };
+    const outcome = (): StepState => ({ outcome: this.best === before ? 'none better' : 'a better choice', bound });
+    this.#step('gap search', net, () => searchWithinGap(net, messages, bound, host), outcome);
   }
 
   /** Exact elimination of a pruned network if it is narrow enough; true when the node is finished. */
   #closeCore(net: Network, cutoff: number, depth: number): boolean {
-    const { eliminator } = this.#workspace;
     const slack = cutoff === Infinity ? Infinity : cutoff - net.constant;
-    const stop = this.#host.stopped;
-    if (net.rows.length > 0) {
-      const share = depth === 0 ? 1 : PARETO.branchShare;
-      const result = paretoEliminate(net, {
-        labels: PARETO.labels,
-        work: Math.min(PARETO.work * share, this.#host.workLeft?.() ?? Infinity),
-        slack,
-        stop,
-      });
-      this.#workspace.meter.spend({ labels: result.work });
-      if (result.status === 'found') this.#proposeAt(net, result.at);
-      if (result.status !== 'too-large') net.log.push(STEP.pareto);
-      return result.status !== 'too-large';
-    }
-    const core = net.clone();
-    const status = eliminator.run(core, { ...(depth === 0 ? ELIMINATION.core : ELIMINATION.branch), slack, stop });
-    if (status === 'done') this.#proposeAt(core, new Int32Array(core.count));
-    if (status === 'done' || status === 'infeasible') net.log.absorb(core.log);
-    return status === 'done' || status === 'infeasible';
+    const limits = { slack, stopped: this.#host.stopped, workLeft: this.#host.workLeft?.() ?? Infinity };
+    const name = net.rows.length > 0 ? 'pareto elimination' : 'elimination';
+    const close = (): boolean =>
+      closeCore(net, this.#workspace, { ...limits, isRoot: depth === 0 }, (core, at) => this.#proposeAt(core, at));
+    return this.#step(name, net, close, (closed) => ({ outcome: closed ? 'closed' : 'too large' }));
+  }
+
+  /** Splits the network in two and explores both parts, which are told as one step. */
+  #branch(net: Network, guide: Int32Array, bound: number, depth: number): number {
+    const before = this.nodes;
+    const outcome = (reached: number): StepState => ({ outcome: `${this.nodes - before} nodes`, bound: reached });
+    return this.#step('branching', net, () => this.#explorePartsOf(net, guide, bound, depth), outcome, true);
   }
 
   /** Splits the domain of one variable into its guide value and the rest. */
-  #branch(net: Network, guide: Int32Array, bound: number, depth: number): number {
+  #explorePartsOf(net: Network, guide: Int32Array, bound: number, depth: number): number {
     const v = branchVariable(net);
     const values = net.pool.mapOf(net.values[v]);
     let preferred = values.indexOf(guide[v]);
@@ -318,6 +352,17 @@ export class Search {
 
   /** Price search on the rows, then pruning and Pareto elimination at the best prices. */
   #solveRows(net: Network): number {
+    const outcome = (found: Priced | number): StepState =>
+      typeof found === 'number' ? { outcome: 'the rows do not bind', bound: found } : { outcome: `${net.rows.length} priced`, bound: found.best.bound }; // prettier-ignore
+    const priced = this.#step('multipliers', net, () => this.#priceRows(net), outcome);
+    if (typeof priced === 'number') return priced;
+    const { best, converged } = priced;
+    this.proof = { log: best.net.log, rows: true };
+    return this.#explore(best.net, best.messages, best.bound, 0, converged);
+  }
+
+  /** The best prices of the rows; a bound where that is all that is left to say. */
+  #priceRows(net: Network): Priced | number {
     let state = new Trws(net);
     const caps = net.rows.map((_, r) => largestPrice(net, r));
     const evaluateDual = (wanted: readonly bigint[], sweeps: number): DualEvaluation => {
@@ -331,25 +376,16 @@ export class Search {
       const at = messages.decode();
       return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
     };
-    let best: DualEvaluation;
-    let converged = false;
-    if (net.rows.length === 1) {
-      const near = foldedBracket(net, caps[0], this.#foldedHost(net));
-      if (near === undefined) best = priceOne(net, evaluateDual, this.#prices());
-      else {
-        if (near.bracket === undefined) {
-          const relaxed = this.#withoutRows(net.clone(), (search, free) => search.#explore(free, near.messages(free), -Infinity, 0)); // prettier-ignore
-          if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
-        }
-        state = near.messages(net);
-        converged = near.bracket !== undefined;
-        best = near.bracket === undefined ? priceOne(net, evaluateDual, this.#prices()) : evaluateDual([near.bracket.breakpoint.price], ASCENT.priced.sweeps); // prettier-ignore
-      }
-    } else {
-      best = priceMany(net, evaluateDual, this.#prices());
+    if (net.rows.length > 1) return { best: priceMany(net, evaluateDual, this.#prices()), converged: false };
+    const near = foldedBracket(net, caps[0], this.#foldedHost(net));
+    if (near === undefined) return { best: priceOne(net, evaluateDual, this.#prices()), converged: false };
+    if (near.bracket === undefined) {
+      const relaxed = this.#withoutRows(net.clone(), (search, free) => search.#explore(free, near.messages(free), -Infinity, 0)); // prettier-ignore
+      if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
     }
-    this.proof = { log: best.net.log, rows: true };
-    return this.#explore(best.net, best.messages, best.bound, 0, converged);
+    state = near.messages(net);
+    if (near.bracket === undefined) return { best: priceOne(net, evaluateDual, this.#prices()), converged: false };
+    return { best: evaluateDual([near.bracket.breakpoint.price], ASCENT.priced.sweeps), converged: true };
   }
 
   /** Where work on a folded network delivers its results. */
@@ -371,11 +407,4 @@ export class Search {
       gap: this.#host.gap,
     };
   }
-}
-
-/** Values left of all variables. */
-function valuesOf(net: Network): number {
-  let sum = 0;
-  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) sum += net.size[i];
-  return sum;
 }

@@ -7,6 +7,8 @@ import { PriceMemo } from './price-memo.ts';
 import type { Pool } from '../store/pool.ts';
 import { ReducedCostFixing } from '../reduce/reduced-cost-fixing.ts';
 import { Reducer } from '../reduce/presolve.ts';
+import type { SolverStep } from '../types.ts';
+import { StepRecorder } from './steps.ts';
 
 /** A message step takes about as long as so many combinations of labels. */
 const WORK_PER_STEP = 100;
@@ -44,14 +46,21 @@ export interface Workspace {
   readonly meter: WorkMeter;
   /** What prices of a row have shown, for other solves of the same problem under another bound of that row. */
   readonly prices: PriceMemo;
+  /** Tells what steps come to. */
+  readonly steps: StepRecorder;
 }
 
-export function makeWorkspace({ pool, prices }: { readonly pool: Pool; readonly prices?: PriceMemo }): Workspace {
+export function makeWorkspace(
+  { pool, prices }: { readonly pool: Pool; readonly prices?: PriceMemo },
+  onStep?: (step: SolverStep) => void,
+): Workspace {
+  const meter = new WorkMeter();
   return {
     reducer: new Reducer(),
     eliminator: new Eliminator(pool),
     fixing: new ReducedCostFixing(),
-    meter: new WorkMeter(),
+    meter,
     prices: prices ?? new PriceMemo(),
+    steps: new StepRecorder(onStep, () => meter.total),
   };
 }

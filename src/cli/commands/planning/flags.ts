@@ -18,6 +18,7 @@ import {
 } from '../../input/flags/read.ts';
 import {
   CLUSTER,
+  EXPLAIN_SOLVER,
   INPUT_DIMS,
   JSON_FLAG,
   HOLDS,
@@ -71,6 +72,7 @@ export const PLAN_COMMAND = {
   ),
   recipes: off('--no-recipes', 'leave out the comparison with the recipes'),
   program: PROGRAM,
+  ...EXPLAIN_SOLVER,
   emitIlp: value('--emit-ilp <file>', 'write the integer program in LP format', text),
   output: value('-o, --output <dir>', 'write a plan folder', text),
 };

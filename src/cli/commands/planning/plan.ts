@@ -22,6 +22,7 @@ import { SolverLog } from '../../../report/analysis/incumbents.ts';
 import { annotatedProgram } from '../../../report/analysis/program.ts';
 import { endsText } from '../../../report/text/size-range.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
+import { SolverSteps, solverStepsText } from '../../../report/text/solver-steps.ts';
 import { planSummary } from '../../../report/text/summary.ts';
 import type { KnownPlan } from '../../../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../../../simulate/overlap/plan.ts';
@@ -99,15 +100,17 @@ export async function planGraph(
   graph: Graph,
   table: OperatorTable,
   request: PlanRequest,
-  options: Pick<PlanOptions, 'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet'>,
+  options: Pick<PlanOptions, 'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet' | 'explainSolver'>,
   io: CliIo,
-  { deadline, answers }: { readonly deadline: Deadline; readonly answers: () => void },
+  { deadline: limit, answers }: { readonly deadline: Deadline; readonly answers: () => void },
   /** The program with its sizes open, and what they are fixed at: the plan is priced at the ends of their ranges too. */
   range?: { readonly open: Graph; readonly sizes: SizeValues },
   /** Cuts the plan, which is that of one microbatch, into pipeline stages; and what was asked of a device of one. */
   stages?: { readonly cut: Stages; readonly asked: { readonly request: PlanRequest; readonly budgetBytes: number } },
 ): Promise<number> {
   if (request.overlap === true) (await import('../../../simulate/overlap/plan.ts')).checkOverlap(request);
+  const steps = options.explainSolver === true ? new SolverSteps() : undefined;
+  const deadline = steps === undefined ? limit : limit.telling(steps.listen);
   const began = performance.now();
   const prepared = prepare(graph, request, table, deadline);
   const search = deadline.reserving((RE_COSTING * (performance.now() - began)) / 1e3);
@@ -138,6 +141,7 @@ export async function planGraph(
     ...(pipeline === undefined ? {} : { pipeline }),
     ...(overlap === undefined ? {} : { overlap: overlapRecord(overlap) }),
     ...(known === undefined ? {} : { simulated: knownRecord(known) }),
+    ...(steps === undefined ? {} : { solverSteps: steps.steps }),
   };
   if (options.json === true) io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
   else {
@@ -151,6 +155,7 @@ export async function planGraph(
     else if (request.overlap === true) io.stdout(`\noverlap    not looked for: ${deadline.cause}\n`);
     if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
     if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
+    if (steps !== undefined) io.stdout(`\n${solverStepsText(steps.steps)}\n`);
   }
   // The answer is out: a disk that is full by now takes nothing away.
   if (options.output !== undefined) {

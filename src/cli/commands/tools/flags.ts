@@ -4,7 +4,16 @@ import { DTYPES } from '../../../graph/types.ts';
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { list, off, on, or, required, text, value, type Given } from '../../input/flags/flag.ts';
 import { oneOf, parseCount, parseFraction, parseShape } from '../../input/flags/read.ts';
-import { CLUSTER, DEVICES, JSON_FLAG, MESH, PRICES, QUIET, TIME_LIMIT } from '../../input/flags/shared-flags.ts';
+import {
+  CLUSTER,
+  DEVICES,
+  EXPLAIN_SOLVER,
+  JSON_FLAG,
+  MESH,
+  PRICES,
+  QUIET,
+  TIME_LIMIT,
+} from '../../input/flags/shared-flags.ts';
 
 export const EINSHARD_COMMAND = {
   shape: value('--shape <sizes>', 'global shape of the tensor, such as 4,8', parseShape),
@@ -65,6 +74,7 @@ export const SOLVE_COMMAND = {
     text,
   ),
   ...JSON_FLAG,
+  ...EXPLAIN_SOLVER,
   ...QUIET,
 };
 export type SolveOptions = Given<typeof SOLVE_COMMAND>;

@@ -7,6 +7,7 @@ import { NO_CHOICE, verifyCertificate } from '../../../solver/check/verify.ts';
 import { IopddlError, readIopddl } from '../../../solver/problem/iopddl.ts';
 import type { Problem, Progress, Solution } from '../../../solver/types.ts';
 import { fileText, readFileBytes, shownPath } from '../../../platform/read-file.ts';
+import { type RecordedStep, SolverSteps, solverStepsText } from '../../../report/text/solver-steps.ts';
 import { percentText, secondsText } from '../../../units.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
@@ -31,6 +32,7 @@ export async function solveCommand(
   const problem = readProblem(path);
   const { solve } = await import('../../../solver/solve.ts');
   control.answers();
+  const steps = options.explainSolver === true ? new SolverSteps() : undefined;
   const solution = await solve(problem, {
     mode: 'anytime',
     gap,
@@ -38,6 +40,7 @@ export async function solveCommand(
     threads: Math.max(1, options.threads),
     onProgress: progressPrinter(io, options.quiet === true),
     ...deadline.solveOptions,
+    ...(steps === undefined ? {} : { onStep: steps.listen }),
     // Even a limit that reading took whole leaves a first choice some time.
     ...(timeLimit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, deadline.leftSeconds) }),
     ...(rounds === undefined ? {} : { rounds }),
@@ -46,7 +49,7 @@ export async function solveCommand(
   if (deadline.isInterrupted && solution.status === 'feasible')
     io.stderr(`interrupted: the best choice so far costs ${exact(solution.objective)}, none costs less than ${exact(solution.bound)}, gap ${percentText(solution.gap)}\n`); // prettier-ignore
   const seconds = (performance.now() - began) / 1000;
-  report(solution, seconds, options.json === true, io);
+  report(solution, seconds, options.json === true, io, steps?.steps);
   if (options.certificate !== undefined && solution.certificate !== undefined)
     writeText(options.certificate, `${JSON.stringify(solution.certificate)}\n`, 'certificate');
   if (solution.status === 'infeasible') return EXIT.infeasible;
@@ -110,7 +113,13 @@ function message(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-function report(solution: Solution, seconds: number, json: boolean, io: CliIo): void {
+function report(
+  solution: Solution,
+  seconds: number,
+  json: boolean,
+  io: CliIo,
+  solverSteps: readonly RecordedStep[] | undefined,
+): void {
   const { status, objective, bound, gap, choice } = solution;
   if (json) {
     const body = {
@@ -122,19 +131,25 @@ function report(solution: Solution, seconds: number, json: boolean, io: CliIo): 
       choice: Array.from(choice),
       ...(solution.conflict === undefined ? {} : { conflict: solution.conflict }),
       ...(solution.smallestBudget === undefined ? {} : { smallestBudget: `${solution.smallestBudget}` }),
+      ...(solverSteps === undefined ? {} : { solverSteps }),
     };
     io.stdout(`${JSON.stringify(body)}\n`);
     return;
   }
+  const explain = (): void => {
+    if (solverSteps !== undefined) io.stdout(`\n${solverStepsText(solverSteps)}\n`);
+  };
   if (status === 'infeasible') {
     const budget = solution.smallestBudget;
     io.stdout(`infeasible: ${(solution.conflict ?? []).join(' contradicts ')}\n`);
     if (budget !== undefined) io.stdout(`smallest usage limit that admits a choice: ${budget}\n`);
+    explain();
     return;
   }
   io.stdout(
     `${status}  cost ${exact(objective)}  bound ${exact(bound)}  gap ${percentText(gap)}  ${secondsText(seconds)}\n`,
   );
+  explain();
 }
 
 /** All digits of a whole number; `-` where there is none. */

@@ -10,6 +10,10 @@ import { countFrom, oneOf, parseBytes, parseFraction, parseInputDim, parsePositi
 export const JSON_FLAG = { json: on('--json', 'print exactly one JSON value') };
 export const QUIET = { quiet: on('--quiet', 'no progress on stderr') };
 
+export const EXPLAIN_SOLVER = {
+  explainSolver: on('--explain-solver', 'also print the steps of the solver: what each came to, its work, the best cost and the bound'), // prettier-ignore
+};
+
 /** Read before the model: a slip in the mesh would otherwise be reported as one of the file. */
 export const MESH = value(
   '--mesh <dims>',

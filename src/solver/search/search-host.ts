@@ -1,0 +1,22 @@
+/** What a search is given: who evaluates its choices and ends it; and what it holds: the best choice. */
+
+/** The best checked choice so far. */
+export interface Incumbent {
+  readonly objective: number;
+  readonly choice: Int32Array;
+}
+
+export interface SearchHost {
+  /** True cost of a full choice; Infinity when it is not a solution. Rows count only where `rows` is true. */
+  readonly evaluate: (choice: Int32Array, rows: boolean) => number;
+  readonly stopped: () => boolean;
+  readonly progress: (phase: string, objective: number, bound: number) => void;
+  /** Relative gap that is good enough. */
+  readonly gap: number;
+  /** Nobody limits time or work: what would take hours is not begun, and the answer is what is known until then. */
+  readonly isEndless?: boolean;
+  /** Work that may still be done, see `WorkMeter`; absent: without end. `stopped` must say when it is used up. */
+  readonly workLeft?: () => number;
+  /** Lazily computed warm start (ignores rows); expensive, so the search asks for it on large networks only. */
+  readonly expensiveStart?: () => Int32Array | undefined;
+}
