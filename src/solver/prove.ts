@@ -58,6 +58,8 @@ function answer(
     progress: (phase, objective, bound) =>
       options.onProgress?.({ phase, seconds: elapsed(), objective, bound, gap: gapOf(objective, bound) }),
     gap: options.gap ?? 0,
+    ...(options.enough === undefined ? {} : { enough: options.enough }),
+    certifies: options.certify !== false,
     isEndless: options.timeLimitSeconds === undefined && options.workLimit === undefined,
     expensiveStart: once(() => tiedChoice(prepared, workspace, host.stopped)),
   };

@@ -101,6 +101,11 @@ export interface SolveOptions {
   readonly cellLimit?: number;
   /** Stop once (objective - bound) / max(1, |objective|) is at most this. Default 0: prove optimality. */
   readonly gap?: number;
+  /**
+   * A gap with which the caller could live: at most this far from the bound, nothing is begun that costs more than sweeps and
+   * prices. What is cheap goes on to `gap`. Default: `gap`, so that no step is left out.
+   */
+  readonly enough?: number;
   readonly seed?: number;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;

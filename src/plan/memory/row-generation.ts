@@ -86,6 +86,8 @@ type Proven = Pick<MemoryPlanResult, 'boundSeconds' | 'certified' | 'proof'>;
 interface Effort {
   /** Share of the usual work that a problem may take. */
   readonly workShare: number;
+  /** Problems end before their expensive steps where their gap is one with which the request could live. */
+  readonly endsEarly: boolean;
   /** Rounds of solving and following. */
   rounds: number;
   /** Problems left open because their work was done. */
@@ -99,7 +101,7 @@ export class PeakMemoryPlanner {
   private readonly deadline: Deadline;
   private readonly gap: number;
   /** The last answer of the search to the very problem that the bound is about: nothing recomputed, nothing tightened. */
-  private whole: { readonly rows: number; readonly workShare: number; readonly solution: ProvenSolution } | undefined;
+  private whole: { readonly rows: number; readonly effort: Effort; readonly solution: ProvenSolution } | undefined;
 
   /**
    * @param prepared the request, prepared for the graph without recomputation
@@ -122,7 +124,7 @@ export class PeakMemoryPlanner {
     if (free === undefined) throw internalError('no first stage for the whole budget');
     const first = this.evaluator.plain(free).point;
     const points = [first];
-    let effort: Effort = { workShare: 1, rounds: 0, open: 0 };
+    let effort: Effort = { workShare: 1, endsEarly: true, rounds: 0, open: 0 };
     // What plain two stages find is an answer of the rematerialization problem too. Tight ones are a search of their own: the joint search asks for
     // them where the plain ones find nothing or its own answer is not proven good enough, so that on programs of up to
     // `TIGHT_NODES` nodes it is never worse than sharding first.
@@ -133,18 +135,21 @@ export class PeakMemoryPlanner {
     let found = joins ? await this.search(points, first, stage?.choice, effort) : undefined;
     let proven = await this.bound(points, found?.plan.seconds, effort);
     const best = (): FittingPlan | undefined => quicker(found, stage)?.plan;
+    const isOpen = (): boolean => effort.open > 0 && !this.isGood(best(), proven) && !this.deadline.isOver;
+    const again = async (workShare: number): Promise<void> => {
+      effort = { workShare, endsEarly: false, rounds: effort.rounds, open: 0 };
+      const sharper = await this.bound(points, best()?.seconds, effort);
+      if (sharper.boundSeconds > proven.boundSeconds) proven = sharper;
+      if (joins && !this.isGood(best(), proven))
+        found = quicker(found, await this.search(points, first, (found ?? stage)?.choice, effort));
+    };
+    // The gaps of bound and plan add up.
+    if (isOpen()) await again(1);
     const small = prepared.model.graph.nodes.length <= TIGHT_NODES;
     if (joins && options.recompute && small && (stage === undefined || !this.isGood(best(), proven)))
       stage = quicker(stage, await this.twoStage(firstStage, first, STATE_SHARES.slice(1), effort, best()?.seconds));
     const most = joins && isGapGiven(prepared.request) ? ASKED_EXTENSIONS : 0;
-    const isOpen = (): boolean => effort.open > 0 && !this.isGood(best(), proven) && !this.deadline.isOver;
-    for (let k = 1; k <= most && isOpen(); k++) {
-      effort = { workShare: WORK_GROWTH ** k, rounds: effort.rounds, open: 0 };
-      const sharper = await this.bound(points, best()?.seconds, effort);
-      if (sharper.boundSeconds > proven.boundSeconds) proven = sharper;
-      if (!this.isGood(best(), proven))
-        found = quicker(found, await this.search(points, first, (found ?? stage)?.choice, effort));
-    }
+    for (let k = 1; k <= most && isOpen(); k++) await again(WORK_GROWTH ** k);
     const plan = best();
     return {
       plan,
@@ -243,7 +248,7 @@ export class PeakMemoryPlanner {
           ? await this.solve(problem, round === 0 ? starts : [], effort, isWhole, shared)
           : undefined;
       if (isWhole && solution !== undefined)
-        this.whole = { rows: points.length, workShare: effort.workShare, solution };
+        this.whole = { rows: points.length, effort, solution };
       if (solution === undefined || solution.status === 'infeasible') {
         if (!tightening.undo()) return { unmet };
         continue;
@@ -316,7 +321,7 @@ export class PeakMemoryPlanner {
     for (const row of seconds === undefined ? (problem.rows ?? []) : [])
       if ((await this.leastOf(problem, row, effort)) > row.bound) return none;
     const { whole } = this;
-    const isSolved = whole !== undefined && whole.rows === points.length && whole.workShare === effort.workShare;
+    const isSolved = whole !== undefined && whole.rows === points.length && whole.effort === effort;
     const solution = isSolved ? whole.solution : await this.solve(problem, [], effort, true);
     if (solution === undefined) return open;
     if (solution.status === 'infeasible') return none;
@@ -364,6 +369,7 @@ export class PeakMemoryPlanner {
         engine: 'exact',
         certify,
         gap,
+        ...(effort.endsEarly ? { enough: this.gap } : {}),
         workLimit: effort.workShare * workOn(problem),
         seed: request.seed,
         starts,

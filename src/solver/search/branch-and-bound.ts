@@ -12,6 +12,7 @@ import type { Workspace } from './workspace.ts';
 import { Fusion } from './fusion-moves.ts';
 import { type GapHost, searchWithinGap } from './gap-restricted.ts';
 import type { Network } from '../network/network.ts';
+import { gapOf } from '../problem/cost.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
 import { priceMany, priceOne, type MultiplierHost, type DualEvaluation } from '../dual/multipliers.ts';
 import { foldedBracket, type FoldedHost, startFromFolded } from './folded-start.ts';
@@ -96,8 +97,9 @@ export class Search {
   /** Bound (normally the optimum) of a network without its rows; its choices are proposed to the full problem too. */
   #withoutRows(free: Network, ask: (search: Search, free: Network) => number): number {
     free.rows.length = 0;
+    const { enough: _, ...others } = this.#host;
     const host: SearchHost = {
-      ...this.#host,
+      ...others,
       evaluate: (choice) => {
         this.propose(choice);
         return this.#host.evaluate(choice, false);
@@ -200,6 +202,11 @@ export class Search {
         this.#rootBound = bound;
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
       }
+      if (depth === 0 && this.#isEnough(bound)) {
+        // What the messages say is replayed from the log.
+        if (this.#host.certifies === true) fixing.fix(net, this.#target() - 1, messages);
+        return Math.min(bound, this.#target());
+      }
       // A bound at the target is no end yet: sweeps round, and only what the pruned network says can be replayed.
       const guide = messages.decode();
       const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
@@ -265,6 +272,12 @@ export class Search {
       ...outcome(result),
     });
     return this.#workspace.steps[isWhole ? 'runWhole' : 'run'](name, run, state);
+  }
+
+  /** Whether the gap is one with which the caller could live. */
+  #isEnough(bound: number): boolean {
+    const { enough } = this.#host;
+    return enough !== undefined && this.best !== undefined && gapOf(this.best.objective, bound) <= enough;
   }
 
   /** The clock stopped the search, or branches have taken what is reasonable where nobody limits them. */

@@ -13,6 +13,10 @@ export interface SearchHost {
   readonly progress: (phase: string, objective: number, bound: number) => void;
   /** Relative gap that is good enough. */
   readonly gap: number;
+  /** Relative gap at which nothing expensive is begun; absent: none, see `SolveOptions.enough`. */
+  readonly enough?: number;
+  /** Whether the bound will be replayed, so that what messages say must be in the log. */
+  readonly certifies?: boolean;
   /** Nobody limits time or work: what would take hours is not begun, and the answer is what is known until then. */
   readonly isEndless?: boolean;
   /** Work that may still be done, see `WorkMeter`; absent: without end. `stopped` must say when it is used up. */
