@@ -247,8 +247,7 @@ export class PeakMemoryPlanner {
         tooTight === undefined
           ? await this.solve(problem, round === 0 ? starts : [], effort, isWhole, shared)
           : undefined;
-      if (isWhole && solution !== undefined)
-        this.whole = { rows: points.length, effort, solution };
+      if (isWhole && solution !== undefined) this.whole = { rows: points.length, effort, solution };
       if (solution === undefined || solution.status === 'infeasible') {
         if (!tightening.undo()) return { unmet };
         continue;
@@ -348,7 +347,8 @@ export class PeakMemoryPlanner {
 
   /** The least amount of a row over all choices; Infinity when there is none. */
   private async leastOf(problem: Problem, row: LinearRow, effort: Effort): Promise<number> {
-    const solution = await this.solve(rowAsCost(problem, row), [], effort, true);
+    // A user is told this number: it ends at the least gap.
+    const solution = await this.solve(rowAsCost(problem, row), [], effort, true, undefined, false);
     if (solution === undefined) return 0;
     return solution.status === 'infeasible' ? Infinity : solution.bound;
   }
@@ -360,6 +360,7 @@ export class PeakMemoryPlanner {
     effort: Effort,
     certify = false,
     shared?: PreparedProblem,
+    endsEarly = effort.endsEarly,
   ): Promise<ProvenSolution | undefined> {
     const { request } = this.prepared;
     const { onProgress } = this.options;
@@ -369,7 +370,7 @@ export class PeakMemoryPlanner {
         engine: 'exact',
         certify,
         gap,
-        ...(effort.endsEarly ? { enough: this.gap } : {}),
+        ...(endsEarly ? { enough: this.gap } : {}),
         workLimit: effort.workShare * workOn(problem),
         seed: request.seed,
         starts,

@@ -19,7 +19,7 @@ import { foldedBracket, type FoldedHost, startFromFolded } from './folded-start.
 import { branchVariable, fuseTriangles } from '../reduce/fuse.ts';
 import { type Log, STEP } from '../network/proof-log.ts';
 import type { Incumbent, SearchHost } from './search-host.ts';
-import { type StepState, valuesOf } from './steps.ts';
+import { either, type StepState, valuesOf } from './steps.ts';
 import type { StepName } from '../types.ts';
 import { addPrices, amountsAt, largestPrice, rowVariables } from '../network/rows.ts';
 
@@ -121,8 +121,7 @@ export class Search {
 
   /** Reduction and easy eliminations; false when nothing is left. */
   #prepare(net: Network): boolean {
-    const outcome = (left: boolean): StepState => ({ outcome: left ? 'reduced' : 'no choice is left' });
-    return this.#step('presolve', net, () => this.#presolve(net), outcome);
+    return this.#step('presolve', net, () => this.#presolve(net), either('reduced', 'no choice is left'));
   }
 
   #presolve(net: Network): boolean {
@@ -235,15 +234,8 @@ export class Search {
       if (stopped()) return bound;
       if (depth === 0 && this.#host.isEndless === true && round >= SEARCH.wideRounds && net.cells > SEARCH.wideCells)
         return bound;
-      if (
-        round >= SEARCH.rounds ||
-        !this.#step(
-          'fusing',
-          net,
-          () => fuseTriangles(net),
-          (fused) => ({ outcome: fused ? 'fused' : 'no triangle' }),
-        )
-      ) {
+      const fuse = (): boolean => fuseTriangles(net);
+      if (round >= SEARCH.rounds || !this.#step('fusing', net, fuse, either('fused', 'no triangle'))) {
         const root = depth === 0 ? net.log.clone() : undefined;
         const branched = Math.max(bound, this.#branch(net, guideValues, bound, depth));
         if (root === undefined || this.proof === undefined || !stopped()) return branched;
@@ -260,17 +252,12 @@ export class Search {
   #fixBelow(net: Network, cutoff: number, messages: Trws, stopped: () => boolean): boolean {
     const { fixing, reducer } = this.#workspace;
     const both = (m?: Trws): boolean => fixing.fix(net, cutoff, m) && reducer.reduce(net, true, stopped);
-    const outcome = (left: boolean): StepState => ({ outcome: left ? 'some are left' : 'nothing costs less' });
-    return this.#step('fixing', net, () => both(messages) && both(), outcome);
+    return this.#step('fixing', net, () => both(messages) && both(), either('some are left', 'nothing costs less'));
   }
 
   /** Runs a step and tells what it came to. */
   #step<T>(name: StepName, net: Network, run: () => T, outcome: (result: T) => StepState, isWhole = false): T {
-    const state = (result: T): StepState => ({
-      net,
-      ...(this.best && { cost: this.best.objective }),
-      ...outcome(result),
-    });
+    const state = (result: T): StepState => ({ net, cost: this.best?.objective ?? Infinity, ...outcome(result) });
     return this.#workspace.steps[isWhole ? 'runWhole' : 'run'](name, run, state);
   }
 
@@ -293,13 +280,7 @@ export class Search {
       if (choice !== undefined) this.propose(choice);
       return this.#target() < before;
     };
-    return this.#step(
-      'tied blocks',
-      net,
-      start,
-      (found) => ({ outcome: found ? 'a better choice' : 'none better' }),
-      true,
-    );
+    return this.#step('tied blocks', net, start, either('a better choice', 'none better'), true);
   }
 
   #searchWithinGap(net: Network, messages: Trws, bound: number): void {
@@ -318,8 +299,11 @@ export class Search {
         spent: (work) => this.#workspace.meter.spend({ labels: work }),
       },
     };
-    const outcome = (): StepState => ({ outcome: this.best === before ? 'none better' : 'a better choice', bound });
-    this.#step('gap search', net, () => searchWithinGap(net, messages, bound, host), outcome);
+    const search = (): boolean => {
+      searchWithinGap(net, messages, bound, host);
+      return this.best !== before;
+    };
+    this.#step('gap search', net, search, either('a better choice', 'none better'));
   }
 
   /** Exact elimination of a pruned network if it is narrow enough; true when the node is finished. */
@@ -329,7 +313,7 @@ export class Search {
     const name = net.rows.length > 0 ? 'pareto elimination' : 'elimination';
     const close = (): boolean =>
       closeCore(net, this.#workspace, { ...limits, isRoot: depth === 0 }, (core, at) => this.#proposeAt(core, at));
-    return this.#step(name, net, close, (closed) => ({ outcome: closed ? 'closed' : 'too large' }));
+    return this.#step(name, net, close, either('closed', 'too large'));
   }
 
   /** Splits the network in two and explores both parts, which are told as one step. */

@@ -14,6 +14,11 @@ export interface StepState {
   readonly bound?: number;
 }
 
+/** What a step that may succeed came to. */
+export const either =
+  (done: string, not: string) =>
+  (isDone: boolean): StepState => ({ outcome: isDone ? done : not });
+
 export class StepRecorder {
   readonly #listener: ((step: SolverStep) => void) | undefined;
   /** Work done so far, in the unit of `SolveOptions.workLimit`. */

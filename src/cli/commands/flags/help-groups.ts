@@ -11,7 +11,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   'Pipeline stages': 'pp schedule microbatches virtual',
   'Questions about whole runs': 'tokens price equal sweep',
   'The check': 'tolerance replan shrink',
-  Solver: 'solver gap time-limit seed',
+  Solver: 'solver gap time-limit seed explain-solver',
   'Long comparisons': 'threads resume slice list merge',
   'A model file':
     'format ignore-shardings role tie input ops select size train-step optimizer-step batch-dim sequence-dim',

@@ -95,3 +95,33 @@ it('an answer at the time limit is feasible with a true bound, never optimal', a
   expect(proof.bound).toBeLessThan(0.0461);
   expect(objective.seconds).toBeGreaterThan(0.0459);
 });
+
+describe('--explain-solver', () => {
+  it('prints the steps of the solver: a line each, and what each is', async () => {
+    const run = await cli(...plan.filter((word) => word !== '--json'), '--explain-solver', '--quiet');
+    expect(run.code, run.err).toBe(0);
+    const [, text] = run.out.split('\nsolver     ');
+    expect(text).toMatch(/^1 solve; cost and bound in units of each problem/);
+    expect(text).toMatch(/^step +came to +cost +bound +gap +work +values +cells +time$/m);
+    expect(text).toMatch(/^solve +optimal; \d+ variables, \d+ edges, row memory /m);
+    expect(text).toMatch(/^ {2}relaxation +tight and proven /m);
+    expect(text).toMatch(/^ {2}solve +one problem/m);
+  });
+
+  it('adds them to --json, and changes nothing else', async () => {
+    const [told, plain] = [await cli(...plan, '--explain-solver'), await cli(...plan)];
+    const { solverSteps, ...rest } = JSON.parse(told.out) as { solverSteps: { step: string; level: number; solve: number }[] }; // prettier-ignore
+    expect(solverSteps.map(({ step, level, solve }) => [step, level, solve])).toEqual([
+      ['solve', 0, 0],
+      ['relaxation', 1, 0],
+    ]);
+    const timeless = (text: string): string => text.replaceAll(/"(solveSeconds|seconds)":[\d.e-]+/g, '');
+    expect(timeless(JSON.stringify(rest))).toBe(timeless(plain.out.trim()));
+  });
+
+  it('names a library, and says what it reports', async () => {
+    const run = await cli(...plan, '--explain-solver', '--solver', 'highs');
+    const { solverSteps } = JSON.parse(run.out) as { solverSteps: { step: string; outcome: string }[] };
+    expect(solverSteps.find(({ step }) => step === 'library')?.outcome).toMatch(/^highs: /);
+  });
+});

@@ -127,3 +127,13 @@ describe('shardwright solve', () => {
     expect([usage.code, usage.err.includes('--gap')]).toEqual([2, true]);
   });
 });
+
+it('--explain-solver prints the phases of the search, and --json has them', async () => {
+  const path = file('steps.json', JSON.stringify(PROBLEM));
+  const run = await cli('solve', path, '--explain-solver', '--quiet', '--threads', '1');
+  expect(run.out).toMatch(/\nsolver     1 solve/);
+  expect(run.out).toMatch(/^solve +optimal +35 +35 /m);
+  const json = await cli('solve', path, '--explain-solver', '--quiet', '--json', '--threads', '1');
+  const { solverSteps } = JSON.parse(json.out) as { solverSteps: { step: string; level: number; cost: number }[] };
+  expect([solverSteps[0].step, solverSteps[0].level, solverSteps[0].cost]).toEqual(['solve', 0, 35]);
+});
