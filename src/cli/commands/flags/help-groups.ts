@@ -16,7 +16,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   'A model file':
     'format ignore-shardings role tie input ops select size train-step optimizer-step batch-dim sequence-dim',
   'A model by name or config': 'batch seq dtype layers training pad-vocab microbatch',
-  Output: 'program recipes emit-ilp output json quiet help',
+  Output: 'program recipes cache emit-ilp output json quiet help',
 };
 const FLAGS = Object.entries(GROUPS).flatMap(([heading, flags]) => flags.split(' ').map((flag) => ({ flag, heading: `${heading}:` }))); // prettier-ignore
 /** Place of a flag in the list above; of one that is not in it, before all. */

@@ -73,6 +73,7 @@ export const PLAN_COMMAND = {
   recipes: off('--no-recipes', 'leave out the comparison with the recipes'),
   program: PROGRAM,
   ...EXPLAIN_SOLVER,
+  cache: value('--cache <dir>', 'keep answers in this folder: the same question again is answered from there, byte for byte', text), // prettier-ignore
   emitIlp: value('--emit-ilp <file>', 'write the integer program in LP format', text),
   output: value('-o, --output <dir>', 'write a plan folder', text),
 };

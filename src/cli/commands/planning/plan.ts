@@ -40,6 +40,7 @@ import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
 import { PIPELINE_FILE } from '../../input/pipeline-file.ts';
 import { PLAN_FILES, planFiles } from '../../input/plan-folder.ts';
 import { checkFrontierFlags, FRONTIER_FILE, frontierCommand } from './plan-frontier.ts';
+import { PlanCache, wroteText, type PlanFolderFiles } from './plan-cache.ts';
 import { askedPipeline, pipelineText, requestOfStages } from './plan-pipeline.ts';
 import { PLAN_COMMAND, type PlanOptions } from './flags.ts';
 import { PROGRESS_FILE, progressText } from '../../output/plan-progress.ts';
@@ -65,12 +66,25 @@ export async function planCommand(
   const built = asked === undefined ? options : { ...options, training: true as const, batch: asked.microbatch };
   const { graph, table, open, sizes, padding } = await loadModel(model, { ...built, tensor: tensorRanks(given.mesh) });
   const request = padded(given, padding);
+  const cache = PlanCache.open(graph, request, options, io);
+  const known = cache?.replay(options.output);
+  if (known !== undefined) return known;
+  const answer = async (
+    program: Graph,
+    asked: PlanRequest,
+    ...more: readonly [Parameters<typeof planGraph>[6]?, Parameters<typeof planGraph>[7]?]
+  ): Promise<number> => {
+    const listened = cache === undefined ? options : { ...options, onFiles: cache.wrote };
+    const code = await planGraph(program, table, asked, listened, cache?.io ?? io, run, ...more);
+    cache?.store(code, deadline, options.timeLimit !== undefined);
+    return code;
+  };
   try {
     if (asked !== undefined) {
       const { checkPipeline, pipelineOfPlan } = await import('../../../zoo/pipeline/plan.ts');
       checkPipeline(graph, asked);
       const stages: Stages = (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table);
-      return await planGraph(graph, table, requestOfStages(request, asked), options, io, run, undefined, {
+      return await answer(graph, requestOfStages(request, asked), undefined, {
         cut: stages,
         asked: { request, budgetBytes: asked.budgetBytes },
       });
@@ -83,7 +97,7 @@ export async function planCommand(
         ...run,
       });
     const range = options.range === true ? { open, sizes: plannedSizes(open, sizes) } : undefined;
-    return await planGraph(atSizes(graph, new Map()), table, request, options, io, run, range);
+    return await answer(atSizes(graph, new Map()), request, range);
   } catch (error) {
     // A line number means a line of the model's text.
     if (error instanceof ShardwrightError && error.details.position !== undefined) throw error.with({ file: model });
@@ -100,7 +114,10 @@ export async function planGraph(
   graph: Graph,
   table: OperatorTable,
   request: PlanRequest,
-  options: Pick<PlanOptions, 'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet' | 'explainSolver'>,
+  options: Pick<PlanOptions, 'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet' | 'explainSolver'> & {
+    /** Hears of the files that are written, and of the line that says so. */
+    readonly onFiles?: (files: PlanFolderFiles, line: string) => void;
+  },
   io: CliIo,
   { deadline: limit, answers }: { readonly deadline: Deadline; readonly answers: () => void },
   /** The program with its sizes open, and what they are fixed at: the plan is priced at the ends of their ranges too. */
@@ -160,16 +177,15 @@ export async function planGraph(
   // The answer is out: a disk that is full by now takes nothing away.
   if (options.output !== undefined) {
     const files = planFiles(plan, result.prepared.program, result.certificate, pipeline);
-    writeFolder(
-      options.output,
-      [
-        ...files,
-        [PROGRESS_FILE, progressText(files[0][1], log.incumbents(plan))],
-        ...(pipeline === undefined ? [[PIPELINE_FILE, undefined] as const] : []),
-      ],
-      'plan',
-    );
-    if (options.json !== true) io.stdout(`wrote ${options.output}/${files.map(([name]) => name).join(', ')}\n`);
+    const all = [
+      ...files,
+      [PROGRESS_FILE, progressText(files[0][1], log.incumbents(plan))],
+      ...(pipeline === undefined ? [[PIPELINE_FILE, undefined] as const] : []),
+    ] as const;
+    writeFolder(options.output, all, 'plan');
+    const line = options.json === true ? '' : wroteText(options.output, files.map(([name]) => name)); // prettier-ignore
+    if (line !== '') io.stdout(line);
+    options.onFiles?.(all, line);
   }
   // What a plan with overlap in view gives away one after another is meant: the gap asked for is that of the plan it began with.
   const { proof } = result.plan;

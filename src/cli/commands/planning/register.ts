@@ -16,7 +16,7 @@ export const registerPlan = command({
   usage: 'plan <model>',
   summary: 'the cheapest placements on a mesh, with proof',
   description:
-    'Plans a graph on a mesh of devices and proves the plan. The model is a file, the name of a model, or - for stdin.\n\nExamples:\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster dgx-h100 --memory 60GiB\n  $ shardwright plan gpt2 --training --mesh dp=2,tp=8 --cluster dgx-h100 --pad-vocab 128\n  $ shardwright plan model.fx.txt.gz --mesh dp=2,tp=8 --cluster dgx-h100 --cost nccl --collectives nccl-table.txt',
+    'Plans a graph on a mesh of devices and proves the plan. The model is a file, the name of a model, or - for stdin.\n\nExamples:\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster dgx-h100 --memory 60GiB\n  $ shardwright plan gpt2 --training --mesh dp=2,tp=8 --cluster dgx-h100 --pad-vocab 128\n  $ shardwright plan model.fx.txt.gz --mesh dp=2,tp=8 --cluster dgx-h100 --cost nccl --collectives nccl-table.txt\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster dgx-h100 --cache ~/.cache/plans',
   flags: PLAN_COMMAND,
   run: async (options, { io, control }, model: string) =>
     (await import('./plan.ts')).planCommand(model, options, io, control),
