@@ -19,6 +19,8 @@ export type {
   ProvenSolution,
   Solution,
   SolveOptions,
+  SolverStep,
+  StepName,
   StepCertificate,
   UsagePiece,
 } from '../solver/types.ts';

@@ -173,6 +173,7 @@ export const STEP_ABOUT = {
   parts: 'anytime: bounds of parts with dual ascents of their own',
   certify: 'anytime: the certificate, replayed by the checker',
 } as const;
+/** A step by its name. */
 export type StepName = keyof typeof STEP_ABOUT;
 
 /** One step of a solve, told when it ends. */
