@@ -12,6 +12,16 @@ import { loadCluster } from '../hardware/load-cluster.ts';
 const seconds = z.number().positive().max(100);
 const size = z.int().positive().max(1e9);
 
+/** An argument of a measured call: a tensor, a dtype, a scalar, or a list. */
+const plain = z.union([
+  z.strictObject({ dtype: z.string().max(10), shape: z.array(z.int().nonnegative().max(1e12)).max(16), turned: z.boolean().default(false) }),
+  z.strictObject({ name: z.string().max(10) }),
+  z.number(),
+  z.boolean(),
+  z.null(),
+]); // prettier-ignore
+const argument = z.union([plain, z.array(plain).max(1000)]);
+
 const calibrationSchema = z.strictObject({
   version: z.literal(1),
   /** Device as its driver names it. */
@@ -44,7 +54,20 @@ const calibrationSchema = z.strictObject({
     .default([]),
   /** Copies: bytes read and written together. */
   memory: z
-    .array(z.strictObject({ bytes: size, seconds }))
+    .array(z.strictObject({ bytes: z.int().positive().max(1e12), seconds }))
+    .max(10_000)
+    .default([]),
+  /** Calls of models as they are, with their arguments: what prices are compared with (`scripts/kernel-errors.ts`), never fitted. */
+  kernels: z
+    .array(
+      z.strictObject({
+        model: z.string().max(200),
+        op: z.string().max(200),
+        args: z.array(argument).max(100),
+        kwargs: z.record(z.string(), argument).default({}),
+        seconds,
+      }),
+    )
     .max(10_000)
     .default([]),
   /** Smallest kernels, launched one after another: seconds each. */
