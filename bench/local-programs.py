@@ -27,8 +27,8 @@ WARM_SECONDS = 1.5
 STEPS = 15
 
 moves = torch.library.Library("shardwright_bench", "DEF")
-# An operator of its own, which no compiler joins with its neighbours.
-moves.define("move(Tensor x, int rows) -> Tensor")
+# Operators of their own, which no compiler joins with their neighbours; a trace has them under the names of the collectives.
+COLLECTIVES = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single")
 
 
 def move(x: torch.Tensor, rows: int) -> torch.Tensor:
@@ -44,31 +44,34 @@ def move(x: torch.Tensor, rows: int) -> torch.Tensor:
     return out
 
 
-moves.impl("move", move, "CompositeExplicitAutograd")
-moves._register_fake("move", lambda x, rows: x.new_empty((rows, *x.shape[1:])))
+for name in COLLECTIVES:
+    moves.define(f"{name}(Tensor x, int rows) -> Tensor")
+    moves.impl(name, move, "CompositeExplicitAutograd")
+    moves._register_fake(name, lambda x, rows: x.new_empty((rows, *x.shape[1:])))
 
 
 class Copies:
     """Stand-ins of a program's collectives, and the sizes that they had in the last step."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[tuple[int, ...], int, torch.dtype]] = []
+        self.seen: list[tuple[str, tuple[int, ...], int, torch.dtype]] = []
         self.recording = False
 
-    def __call__(self, x: torch.Tensor, rows: int) -> torch.Tensor:
+    def __call__(self, name: str, x: torch.Tensor, rows: int) -> torch.Tensor:
         x = x.contiguous()
         if self.recording:
-            self.seen.append((tuple(x.shape), rows, x.dtype))
-        if x.dim() == 0:
-            return x.clone()
-        return torch.ops.shardwright_bench.move(x, rows)
+            self.seen.append((name, tuple(x.shape), rows, x.dtype))
+        call = getattr(torch.ops.shardwright_bench, name)
+        return call(x.reshape(1), 1).reshape(()) if x.dim() == 0 else call(x, rows)
 
     def into(self, program: ModuleType) -> None:
+        reduce, gather, scatter, exchange = COLLECTIVES
         program.wait = lambda x: x
-        program.all_reduce = lambda here, x, op, group: self(x, x.shape[0] if x.dim() else 1)
-        program.all_gather = lambda here, x, n, group: self(x, n * x.shape[0])
-        program.reduce_scatter = lambda here, x, op, n, group: self(x, x.shape[0] // n)
-        program.all_to_all = lambda here, x, received, sent, group: self(x, sum(received))
+        program.all_reduce = lambda here, x, op, group: self(reduce, x, x.shape[0] if x.dim() else 1)
+        program.all_gather = lambda here, x, n, group: self(gather, x, n * x.shape[0])
+        program.reduce_scatter = lambda here, x, op, n, group: self(scatter, x, x.shape[0] // n)
+        program.all_to_all = lambda here, x, received, sent, group: self(exchange, x, sum(received))
+        program.permute = lambda here, x, targets, group: self(exchange, x, x.shape[0])
 
 
 def load(folder: Path) -> tuple[ModuleType, dict[str, Any]]:
@@ -141,15 +144,15 @@ def kernel_seconds(step: Callable[[], Any], device: torch.device, trace: "Path |
     kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type != "cpu" else [])
     with profile(activities=kinds, record_shapes=shapes) as run:
         # The first step of a profiler pays for its buffers.
-        for number in range(3):
-            with torch.profiler.record_function(f"ProfilerStep#{number}"):
-                step()
-                sync(device)
+        for _ in range(3):
+            step()
+            sync(device)
     if trace is not None:
         run.export_chrome_trace(str(trace))
     if device.type == "cpu":
         return None
-    spans = [e for e in run.events() if e.device_type == torch.autograd.DeviceType.CUDA and "ProfilerStep" not in e.name]
+    ranges = ("Step", "StepBackward")
+    spans = [e for e in run.events() if e.device_type == torch.autograd.DeviceType.CUDA and e.name not in ranges]
     return sum(e.time_range.elapsed_us() for e in spans) * 1e-6 / 3
 
 
@@ -168,8 +171,10 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         backward = torch.compile(backward, fullgraph=True, dynamic=False)
 
     def step() -> None:
-        outputs, saved = forward(here, list(primals))
-        backward(here, list(saved) if args.mode == "compiled" else saved, list(tangents))
+        with torch.profiler.record_function("Step"):
+            outputs, saved = forward(here, list(primals))
+        with torch.profiler.record_function("StepBackward"):
+            backward(here, list(saved) if args.mode == "compiled" else saved, list(tangents))
 
     result: dict[str, Any] = {"folder": folder.name, "mode": args.mode}
     with torch.no_grad():
@@ -190,12 +195,12 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         if copies.seen:
             seen = list(copies.seen)
             sources = {
-                (shape, dtype): torch.empty(shape, device=device, dtype=dtype).fill_(1) for shape, _, dtype in seen
+                (shape, dtype): torch.empty(shape, device=device, dtype=dtype).fill_(1) for _, shape, _, dtype in seen
             }
 
             def all_copies() -> None:
-                for shape, rows, dtype in seen:
-                    copies(sources[shape, dtype], rows)
+                for name, shape, rows, dtype in seen:
+                    copies(name, sources[shape, dtype], rows)
 
             result["collectives"] = len(seen)
             result["copySeconds"] = timed(all_copies, device, args.steps, args.warm / 3)

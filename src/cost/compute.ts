@@ -5,6 +5,7 @@
 
 import type { DType } from '../graph/types.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
+import type { BodyTraffic } from '../ops/record/rule.ts';
 import type { Cluster } from './hardware/cluster.ts';
 import { matrixSeconds } from './kernels/matmul.ts';
 import { matrixPeak } from './kernels/peak-flops.ts';
@@ -22,6 +23,8 @@ export interface ComputeOptions {
    * far above what such kernels reach, because they read little.
    */
   readonly attentionShare?: number;
+  /** Kernels that run in place of the operator's own one. */
+  readonly body?: BodyTraffic | undefined;
 }
 
 /** Attention kernels made for the device reach a good half of the dense peak (FlashAttention-3 and vendors' kernels). */
@@ -46,7 +49,7 @@ export function computeCost(
   options: ComputeOptions = {},
 ): CostRecord {
   if (FREE_CLASSES.has(record.cls)) return { seconds: 0, kind: record.cls, terms: {}, source: 'no kernel' };
-  const bytes = record.bytes(ctx);
+  const { bytes, kernels } = options.body ?? { bytes: record.bytes(ctx), kernels: 1 };
   const matrix = record.flops(ctx).matrix;
   if (bytes <= 0 && matrix <= 0) return { seconds: 0, kind: record.cls, terms: {}, source: 'no work' };
   const memorySeconds = bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
@@ -70,7 +73,7 @@ export function computeCost(
     if (measured !== undefined || (cluster.matmulCurves?.[unit] !== undefined && share === undefined))
       source += ', calibrated';
   }
-  const launch = matrix > 0 ? cluster.matmulLaunchSeconds : cluster.launchSeconds;
+  const launch = kernels * (matrix > 0 ? cluster.matmulLaunchSeconds : cluster.launchSeconds);
   return {
     seconds: Math.max(flopSeconds, memorySeconds, launch),
     kind: record.cls,

@@ -54,3 +54,37 @@ test('a trace without a step, and text that is none', async () => {
   expect(() => readTrace('{}', 'x.json')).toThrow(/there is no list traceEvents/);
   expect(() => readTrace('[', 'x.json')).toThrow(/it is no JSON/);
 });
+
+test('in a trace of a GPU a call takes what the kernels took that it launched, and a stand-in for a collective is one', async () => {
+  const [, ran] = await planned();
+  const plain = compare(ran);
+  const ranges = trace.filter(({ name }) => name === 'Step' || name === 'StepBackward');
+  const [forward, backward] = [ranges.filter(({ name }) => name === 'Step').at(-1), ranges.filter(({ name }) => name === 'StepBackward').at(-1)]; // prettier-ignore
+  const inside = ({ ts }: { ts: number }): boolean =>
+    [forward, backward].some((range) => range !== undefined && ts >= range.ts && ts < range.ts + range.dur);
+  // Each product launches two kernels of 3 and 4 µs, one behind the other on the device, which starts late.
+  const products = trace.filter((span) => span.name === 'aten::mm' && inside(span));
+  let at = products[0].ts + 1e6;
+  const device = products.flatMap((span, k) => {
+    const pair = [3, 4].map((dur, j) => {
+      const correlation = 1e6 + 2 * k + j;
+      const launch = { name: 'cudaLaunchKernel', cat: 'cuda_runtime', tid: span.tid, ts: span.ts + 0.01 * (j + 1), dur: 0.001, correlation }; // prettier-ignore
+      const kernel = { name: 'sgemm', cat: 'kernel', tid: 7, ts: at, dur, correlation };
+      at += dur;
+      return [launch, kernel];
+    });
+    at += 1;
+    return pair.flat();
+  });
+  const renamed = trace.map((span) => (span.name.startsWith('_c10d_functional::all_') ? { ...span, name: span.name.replace('_c10d_functional', 'bench') } : span)); // prettier-ignore
+  const spans = [...renamed, ...device].sort((a, b) => a.ts - b.ts || b.dur - a.dur);
+  const report = compare(ran, spans);
+  expect(report.timed).toBe('kernels');
+  expect(plain.timed).toBe('processor');
+  const mm = report.byOp.find(({ op }) => op === 'aten::mm');
+  expect(mm?.measuredSeconds).toBeCloseTo(products.length * 7e-6, 12);
+  expect(report.computeSeconds.measured).toBeCloseTo(products.length * 7e-6, 12);
+  expect(report.measuredSeconds).toBeCloseTo((products.length * 8 - 1) * 1e-6, 9);
+  expect(report.waitedSeconds).toBeCloseTo((products.length - 1) * 1e-6, 9);
+  expect(report.calls.map(({ node }) => node)).toEqual(plain.calls.map(({ node }) => node));
+});

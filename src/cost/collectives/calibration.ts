@@ -75,6 +75,8 @@ const calibrationSchema = z.strictObject({
   matmulLaunchSeconds: z.number().nonnegative().max(1).optional(),
 });
 type Calibration = z.infer<typeof calibrationSchema>;
+/** A call that was timed as it is. */
+export type MeasuredCall = Calibration['kernels'][number];
 
 /** Characters of a calibration file that are read at most. */
 const TEXT_LIMIT = 16 * 2 ** 20;

@@ -3,6 +3,7 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
+import type { BodyTraffic } from '../../ops/record/rule.ts';
 import { alphaBeta } from '../collectives/alpha-beta.ts';
 import { autoparallelCompute, autoparallelModel } from './autoparallel.ts';
 import type { Cluster } from '../hardware/cluster.ts';
@@ -55,13 +56,15 @@ const ON_THE_CLUSTER: ReadonlySet<string> = new Set(['alpha-beta', 'nccl']);
  * attention at what its kernels reach under `nccl`.
  *
  * @param ctx the call at the sizes of the largest shard
+ * @param body what runs in place of the operator's own kernel, see `bodyTraffic`
  */
 export function presetComputeCost(
   preset: string,
   record: OperatorRecord,
   ctx: TypedContext,
   cluster: Cluster,
+  body?: BodyTraffic,
 ): CostRecord {
   if (preset === 'autoparallel') return autoparallelCompute(record, ctx, cluster);
-  return computeCost(record, ctx, cluster, preset === 'nccl' ? { attentionShare: ATTENTION_SHARE } : {});
+  return computeCost(record, ctx, cluster, preset === 'nccl' ? { attentionShare: ATTENTION_SHARE, body } : { body });
 }

@@ -20,6 +20,8 @@ interface TraceSpan {
   readonly tid: number;
   readonly ts: number;
   readonly dur: number;
+  /** Ties a kernel to the call that launched it. */
+  readonly correlation: number | undefined;
 }
 
 /** One call of the program, or one collective. */
@@ -36,12 +38,14 @@ interface MeasuredCall {
 export interface RunReport {
   /** Steps in the trace; the last one is compared. */
   readonly steps: number;
-  /** From the start of the forward to the end of the backward program. */
+  /** Where calls were timed: on the processor, or the kernels that they launched. */
+  readonly timed: 'processor' | 'kernels';
+  /** From the start of the forward to the end of the backward program; of kernels, from the first to the end of the last. */
   readonly measuredSeconds: number;
   readonly predictedSeconds: number;
   readonly computeSeconds: { readonly measured: number; readonly predicted: number };
   readonly collectiveSeconds: { readonly measured: number; readonly predicted: number };
-  /** Time that the program waited for collectives. */
+  /** Time that the program waited for collectives; of kernels, in which none but those of collectives ran. */
   readonly waitedSeconds: number;
   readonly byOp: readonly { readonly op: string; readonly calls: number; readonly measuredSeconds: number; readonly predictedSeconds: number }[];
   /** The calls whose measured time is farthest from the predicted one. */
@@ -50,6 +54,9 @@ export interface RunReport {
 } // prettier-ignore
 
 const MICRO = 1e-6;
+/** What the ranges of a step are in a trace: of a function of autograd, or named by hand. */
+const RANGES = new Set(['cpu_op', 'user_annotation']);
+const DEVICE = new Set(['kernel', 'gpu_memcpy', 'gpu_memset']);
 const MISSES = 5;
 /** What `program.py` calls around the calls of the graph: waits, and copies for collectives. */
 const AROUND = new Set(['_c10d_functional::wait_tensor', 'aten::contiguous', 'aten::clone', 'aten::div', 'aten::reshape', 'aten::index', 'aten::ones', 'aten::cat', 'aten::narrow', 'aten::mul']); // prettier-ignore
@@ -72,8 +79,10 @@ export function readTrace(text: string, file: string): TraceSpan[] {
   }
   const events = typeof value === 'object' && value !== null && 'traceEvents' in value ? value.traceEvents : undefined;
   if (!Array.isArray(events)) throw new ShardwrightError('E_SYNTAX', 'there is no list traceEvents', { file, hint: 'give what torch.profiler wrote by export_chrome_trace.' }); // prettier-ignore
-  return (events as Partial<TraceSpan & { ph: string }>[]).flatMap(({ ph, name, cat, tid, ts, dur }) =>
-    ph === 'X' && typeof name === 'string' && typeof cat === 'string' && typeof ts === 'number' && typeof dur === 'number' ? [{ name, cat, tid: Number(tid), ts, dur }] : [],
+  return (events as (Partial<TraceSpan> & { ph?: string; args?: { correlation?: unknown } })[]).flatMap(({ ph, name, cat, tid, ts, dur, args }) =>
+    ph === 'X' && typeof name === 'string' && typeof cat === 'string' && typeof ts === 'number' && typeof dur === 'number'
+      ? [{ name, cat, tid: Number(tid), ts, dur, correlation: typeof args?.correlation === 'number' ? args.correlation : undefined }]
+      : [],
   ).sort((a, b) => a.ts - b.ts || b.dur - a.dur);
 } // prettier-ignore
 
@@ -84,10 +93,8 @@ export function readTrace(text: string, file: string): TraceSpan[] {
  * @throws E_TRACE for a trace without a step, or of another program: with the first call that differs
  */
 export function compareRun(source: ExportSource, plan: Plan, model: CollectiveModel, spans: readonly TraceSpan[]): RunReport {
-  if (spans.some(({ cat }) => cat === 'kernel'))
-    throw new ShardwrightError('E_UNSUPPORTED', 'the trace has kernels of a GPU, whose times are not read yet', { hint: 'profile a run on the CPU.' });
-  const forwards = spans.filter(({ name, cat }) => name === 'Step' && cat === 'cpu_op');
-  const backwards = spans.filter(({ name, cat }) => name === 'StepBackward' && cat === 'cpu_op');
+  const forwards = spans.filter(({ name, cat }) => name === 'Step' && RANGES.has(cat));
+  const backwards = spans.filter(({ name, cat }) => name === 'StepBackward' && RANGES.has(cat));
   const forward = forwards.at(-1);
   const backward = backwards.find(({ ts }) => forward !== undefined && ts > forward.ts);
   const program = source.lowered();
@@ -102,6 +109,7 @@ export function compareRun(source: ExportSource, plan: Plan, model: CollectiveMo
   const end = Math.max(...lines.map(({ ts, dur }) => ts + dur));
   const ranges = spans.filter(({ name, ts }) => /^(gloo|nccl):/.test(name) && ts >= forward.ts && ts <= end);
   const calls: MeasuredCall[] = [];
+  const device = spans.some(({ cat }) => cat === 'kernel') ? new DeviceTimes(spans, lines) : undefined;
   let waited = 0;
   const match = (nodes: readonly Node[], within: TraceSpan): void => {
     const events = outermost(spans, within);
@@ -110,22 +118,22 @@ export function compareRun(source: ExportSource, plan: Plan, model: CollectiveMo
       if (node.target === 'operator.getitem') continue;
       const row = collectives.get(node.name);
       const op = opName(node);
-      while (k < events.length && events[k].name !== op && AROUND.has(events[k].name)) {
+      while (k < events.length && !isCall(events[k].name, op, row !== undefined) && AROUND.has(events[k].name)) {
         if (events[k].name === '_c10d_functional::wait_tensor') waited += events[k].dur;
         k++;
       }
       const found = events[k++] as TraceSpan | undefined;
-      if (found?.name !== op)
+      if (found === undefined || !isCall(found.name, op, row !== undefined))
         throw new ShardwrightError('E_TRACE', `the trace has ${found?.name ?? 'nothing'} where the program calls ${op}`, {
           node: node.name,
           hint: 'profile a run of this plan; a compiled program (compile=True) has other calls.',
         });
       if (row === undefined)
-        calls.push({ node: node.name, op, kind: 'compute', measuredSeconds: found.dur * MICRO, predictedSeconds: priced.get(node.name) ?? null });
+        calls.push({ node: node.name, op, kind: 'compute', measuredSeconds: (device?.of(found) ?? found.dur) * MICRO, predictedSeconds: priced.get(node.name) ?? null });
       else {
-        const range = takeRange(ranges, row.kind, found.ts);
+        const range = device === undefined ? takeRange(ranges, row.kind, found.ts) : undefined;
         const dims = row.meshDims.map((name) => program.mesh.indexOf(name));
-        calls.push({ node: node.name, op, kind: 'collective', measuredSeconds: (range ?? found).dur * MICRO, predictedSeconds: model.seconds(row.kind, row.bytes, dims) });
+        calls.push({ node: node.name, op, kind: 'collective', measuredSeconds: (device?.of(found) ?? (range ?? found).dur) * MICRO, predictedSeconds: model.seconds(row.kind, row.bytes, dims) });
       }
     }
     for (; k < events.length; k++) if (events[k].name === '_c10d_functional::wait_tensor') waited += events[k].dur;
@@ -137,9 +145,12 @@ export function compareRun(source: ExportSource, plan: Plan, model: CollectiveMo
     return { measured: own.reduce((s, c) => s + c.measuredSeconds, 0), predicted: own.reduce((s, c) => s + (c.predictedSeconds ?? 0), 0) };
   };
   const miss = ({ measuredSeconds, predictedSeconds }: MeasuredCall): number => Math.abs(measuredSeconds - (predictedSeconds ?? 0));
+  const measured = device === undefined ? lines.reduce((s, { dur }) => s + dur, 0) : device.step;
+  if (device !== undefined) waited = device.step - device.busy;
   return {
     steps: forwards.length,
-    measuredSeconds: lines.reduce((s, { dur }) => s + dur, 0) * MICRO,
+    timed: device === undefined ? 'processor' : 'kernels',
+    measuredSeconds: measured * MICRO,
     predictedSeconds: plan.objective.seconds,
     computeSeconds: sum('compute'),
     collectiveSeconds: sum('collective'),
@@ -149,6 +160,51 @@ export function compareRun(source: ExportSource, plan: Plan, model: CollectiveMo
     calls,
   };
 } // prettier-ignore
+
+/** Whether an event of a trace is a call of the program; what stands for a collective has its name in a space of its own. */
+function isCall(name: string, op: string, isCollective: boolean): boolean {
+  return isCollective ? name.split('::')[1] === op.split('::')[1] : name === op;
+}
+
+/** Microseconds of the device for the calls of one step: kernels, copies and fills belong to the call that launched them. */
+class DeviceTimes {
+  /** From the start of the first to the end of the last. */
+  readonly step: number;
+  /** In which one ran that is no collective. */
+  readonly busy: number;
+  /** When and for how long, by the time of the launch. */
+  private readonly launched: readonly { readonly at: number; readonly tid: number; readonly dur: number }[];
+
+  constructor(spans: readonly TraceSpan[], within: readonly TraceSpan[]) {
+    const launches = new Map<number, TraceSpan>();
+    for (const span of spans)
+      if (span.cat.startsWith('cuda_') && span.correlation !== undefined) launches.set(span.correlation, span);
+    const own = spans.flatMap((span) => {
+      const by = DEVICE.has(span.cat) && span.correlation !== undefined ? launches.get(span.correlation) : undefined;
+      return by !== undefined && within.some(({ ts, dur }) => by.ts >= ts && by.ts <= ts + dur) ? [{ span, by }] : [];
+    });
+    this.launched = own.map(({ span, by }) => ({ at: by.ts, tid: by.tid, dur: span.dur })).sort((a, b) => a.at - b.at);
+    const starts = own.map(({ span }) => span.ts);
+    const ends = own.map(({ span }) => span.ts + span.dur);
+    this.step = own.length === 0 ? 0 : Math.max(...ends) - Math.min(...starts);
+    let until = -Infinity;
+    let busy = 0;
+    // Spans are in the order of their starts.
+    for (const { span } of own) {
+      if (span.name.startsWith('nccl')) continue;
+      const end = span.ts + span.dur;
+      busy += Math.max(0, end - Math.max(until, span.ts));
+      until = Math.max(until, end);
+    }
+    this.busy = busy;
+  }
+
+  of({ ts, dur, tid }: TraceSpan): number {
+    let sum = 0;
+    for (const one of this.launched) if (one.tid === tid && one.at >= ts && one.at <= ts + dur) sum += one.dur;
+    return sum;
+  }
+}
 
 function backwardOf(forward: TraceSpan, backward: TraceSpan | undefined): TraceSpan[] {
   return backward === undefined ? [forward] : [forward, backward];

@@ -88,6 +88,25 @@ export interface Rule {
   readonly axes?: readonly string[];
   /** Collectives inside the rewritten body, to be priced with the rule; absent for purely local rules. */
   readonly collectives?: readonly InternalCollective[];
+  /** What the rewritten body moves, where it is several calls in place of the operator's own kernel; absent: what the operator moves. */
+  readonly body?: (local: TypedContext) => BodyTraffic;
+}
+
+/** Kernels that run in place of an operator's own one. */
+export interface BodyTraffic {
+  /** Bytes that all of them read and write. */
+  readonly bytes: number;
+  readonly kernels: number;
+}
+
+/** Of the body with the most traffic among the rules that a strategy takes, one for each mesh dim. */
+export function bodyTraffic(rules: readonly (Rule | undefined)[], local: TypedContext): BodyTraffic | undefined {
+  let most: BodyTraffic | undefined;
+  for (const taken of rules) {
+    const body = taken?.body?.(local);
+    if (body !== undefined && body.bytes > (most?.bytes ?? 0)) most = body;
+  }
+  return most;
 }
 
 /** The slot of a rule in which a tensor is whole on every device. */
@@ -128,7 +147,7 @@ export function S(dim: number, options: ShardOptions = {}): ShardSlot {
   };
 }
 
-export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives' | 'axes'>>;
+export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives' | 'axes' | 'body'>>;
 
 /** A sharding rule of one mesh dim: a slot for each tensor input and each result. */
 export function rule(inputs: readonly RuleSlot[], outputs: readonly RuleSlot[], options: RuleOptions = {}): Rule {

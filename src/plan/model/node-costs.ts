@@ -7,7 +7,7 @@ import { atSizes } from '../../ops/record/context.ts';
 import { internalError } from '../../errors.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { TensorMeta, TypedContext } from '../../ops/record/record.ts';
-import type { CollectiveSite, InternalCollective } from '../../ops/record/rule.ts';
+import { bodyTraffic, type CollectiveSite, type InternalCollective } from '../../ops/record/rule.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
 import type { BuildInput } from './input.ts';
 import type { NodeSeconds } from './model.ts';
@@ -57,15 +57,17 @@ export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeS
   for (let s = 0; s < set.count; s++) {
     const local = localCall(entry, s, input.space);
     const { inputs, outputs } = local;
+    const taken = Array.from({ length: dims }, (_, d) => set.rules[set.choice[s * dims + d]]);
+    const body = bodyTraffic(taken, local);
     // Many strategies see the same local sizes; pending reductions cost nothing to compute with.
-    const key = `${inputs.map((m) => m.shape.join('x')).join()}>${outputs.map((m) => m?.shape.join('x')).join()}`;
+    const key = `${body?.bytes ?? ''}:${inputs.map((m) => m.shape.join('x')).join()}>${outputs.map((m) => m?.shape.join('x')).join()}`;
     let cost = remembered.get(key);
     if (cost === undefined) {
-      cost = presetComputeCost(input.collectives.preset, record, local, input.cluster).seconds;
+      cost = presetComputeCost(input.collectives.preset, record, local, input.cluster, body).seconds;
       remembered.set(key, cost);
     }
     for (let d = 0; d < dims; d++) {
-      for (const use of set.rules[set.choice[s * dims + d]]?.collectives ?? [])
+      for (const use of taken[d]?.collectives ?? [])
         internal[s] += input.collectives.seconds(use.kind, use.bytes(local), [d]) * (use.site?.times ?? 1);
     }
     compute[s] = cost;

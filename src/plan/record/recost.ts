@@ -11,6 +11,7 @@ import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
+import { bodyTraffic, type Rule } from '../../ops/record/rule.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { Decoded } from './decode.ts';
@@ -98,9 +99,14 @@ export function recost(
       results.map((meta, k) => (meta === null ? null : local(meta, outputs[k]))),
     );
     const runs = opened?.loops.runsOf(node.name) ?? 1;
-    seconds += presetComputeCost(collectives.preset, record, here, cluster).seconds * runs;
-    if (planned.internalSeconds !== undefined)
-      seconds += runs * internalSeconds(record.shard(call), planned, space, here, collectives);
+    // Bodies of several kernels have collectives.
+    const taken = planned.internalSeconds === undefined ? [] : rulesTaken(record.shard(call), planned, space);
+    const body = bodyTraffic(taken, here);
+    seconds += presetComputeCost(collectives.preset, record, here, cluster, body).seconds * runs;
+    taken.forEach((rule, d) => {
+      for (const use of rule?.collectives ?? [])
+        seconds += runs * collectives.seconds(use.kind, use.bytes(here), [d]) * (use.site?.times ?? 1);
+    });
   });
   checkTies(graph, placed, space);
   let k = 0;
@@ -161,19 +167,16 @@ function checkTies(graph: Graph, placed: ReadonlyMap<string, readonly number[]>,
   }
 }
 
-/** Collectives inside the rules that a node's placements say it took, one mesh dim at a time. */
-function internalSeconds(
-  rules: ReturnType<NonNullable<ReturnType<OperatorTable['get']>>['shard']>,
+/** The rules that a node's placements say it took, one for each mesh dim. */
+function rulesTaken(
+  rules: readonly Rule[],
   planned: { readonly inputs: readonly string[]; readonly outputs: readonly string[] },
   space: ShardingSpace,
-  local: Parameters<NonNullable<(typeof rules)[number]['collectives']>[number]['bytes']>[0],
-  collectives: CollectiveModel,
-): number {
-  let seconds = 0;
+): (Rule | undefined)[] {
   const texts = [...planned.inputs, ...planned.outputs];
-  space.mesh.sizes.forEach((_, d) => {
+  return space.mesh.sizes.map((_, d) => {
     const here = texts.map((text) => (text === '-' ? undefined : space.get(space.parse(text)).placements[d]));
-    const taken = rules.find((rule) =>
+    return rules.find((rule) =>
       [...rule.inputs, ...rule.outputs].every((slot, t) => {
         const text = here[t]?.text;
         if (slot === null) return text === undefined || text === 'R';
@@ -181,8 +184,5 @@ function internalSeconds(
         return slot.kind === 'shard' ? here[t]?.dim === slot.dim : text === `P(${slot.op})`;
       }),
     );
-    for (const use of taken?.collectives ?? [])
-      seconds += collectives.seconds(use.kind, use.bytes(local), [d]) * (use.site?.times ?? 1);
   });
-  return seconds;
 }

@@ -59,6 +59,7 @@ function textOf(report: RunReport): string {
       return [name, op, ...rest];
     }),
   ]);
-  const matched = `${report.calls.length} calls and collectives matched by name and order, in the last of ${report.steps} steps`;
+  const kernels = report.timed === 'kernels' ? '; times are those of kernels on the device' : '';
+  const matched = `${report.calls.length} calls and collectives matched by name and order, in the last of ${report.steps} steps${kernels}`;
   return [totals, ops, misses, matched].join('\n\n');
 }

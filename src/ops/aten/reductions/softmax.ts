@@ -9,7 +9,7 @@ import { floatResult } from '../../record/dtypes.ts';
 import { anyS, cuttable, normalDim } from '../../rules/dims.ts';
 import { linearIn } from '../../rules/partials.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
-import { rule, S, type InternalCollective, type Rule } from '../../record/rule.ts';
+import { rule, S, type BodyTraffic, type InternalCollective, type Rule } from '../../record/rule.ts';
 
 /** Dim that is normalised. */
 function softmaxDim(ctx: OpContext): number {
@@ -54,22 +54,49 @@ function softmax(name: string, spec: Softmax): OperatorRecord {
             [S(d)],
           ),
         );
-      const across = dims.includes(dim) ? [acrossRule(ctx, dim, spec.backward)] : [];
+      const across = dims.includes(dim) ? [acrossRule(ctx, dim, name, spec.backward)] : [];
       return [...follow, ...(spec.extra?.(ctx) ?? []), ...across];
     },
     flops: (ctx) => ({ matrix: 0, vector: (spec.backward ? 4 : 5) * elements(ctx.inputs[0].shape) }),
   });
 }
 
+/**
+ * What the local form moves with the normalised dim cut, in at least 32 bits. Forward: largest, difference, exponential, sum, and a
+ * difference or a quotient. Backward of a softmax: product, sum, difference, product; of a log softmax: sum, exponential, difference of
+ * a product. A cast where the result is narrower.
+ */
+function formTraffic(local: TypedContext, name: string, backward: boolean): BodyTraffic {
+  const count = elements(local.inputs[0].shape);
+  const [first, second] = local.inputs.map(({ dtype }) => DTYPE_BYTES[dtype]);
+  const wide = Math.max(4, backward ? second : first);
+  const isLog = name.includes('log');
+  let bytes = 2 * first;
+  let kernels = 5;
+  if (!backward) {
+    bytes += (name.includes('safe') ? 8 : 6) * wide;
+    if (isLog) kernels = 6;
+    else if (name.includes('safe')) kernels = 7;
+  } else {
+    const isJoined = isLog && first === wide;
+    bytes += (isLog ? (isJoined ? 4 : 6) : 7) * wide + (second === wide ? 0 : second + wide);
+    kernels = (isJoined ? 3 : 4) + (second === wide ? 0 : 1);
+  }
+  const narrow = local.outputs[0] === null ? wide : DTYPE_BYTES[local.outputs[0].dtype];
+  const cast = narrow === wide ? 0 : 1;
+  return { bytes: count * (bytes + cast * (wide + narrow)), kernels: kernels + cast };
+}
+
 /** The normalised dim cut, any way: only row statistics cross ranks. */
-function acrossRule(ctx: TypedContext, dim: number, backward: boolean): Rule {
+function acrossRule(ctx: TypedContext, dim: number, name: string, backward: boolean): Rule {
   const one = perRow(softmaxDim);
+  const body = (local: TypedContext): BodyTraffic => formTraffic(local, name, backward);
   return rule(
     ctx.inputs.map(() => (backward ? S(dim) : anyS(dim))),
     [backward ? S(dim) : anyS(dim)],
     backward
-      ? { origin: 'ext', rewrite: 'all-reduce-sum', collectives: [one] }
-      : { origin: 'ext', rewrite: 'all-reduce-max-sum', collectives: [one, one] },
+      ? { origin: 'ext', rewrite: 'all-reduce-sum', collectives: [one], body }
+      : { origin: 'ext', rewrite: 'all-reduce-max-sum', collectives: [one, one], body },
   );
 }
 

@@ -2,7 +2,7 @@
  * Local form of softmax. In: a call whose normalised dim is cut. Out: row maxima and sums that are reduced over the
  * ranks.
  */
-import type { DType } from '../../../graph/types.ts';
+import type { Arg, DType } from '../../../graph/types.ts';
 import { ref } from '../program/emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { padEnd, someEmpty } from './masked.ts';
@@ -67,24 +67,33 @@ function dimOf(call: LocalCall): number {
   return dim < 0 ? dim + call.global.inputs[0].shape.length : dim;
 }
 
-type Finish = (call: LocalCall, s: RowStatistics) => string;
+/** The last call of a form, on values of a dtype; it has the node's name, and so does a cast behind it. */
+function last(call: LocalCall, wide: DType, target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>> = {}): string {
+  const dtype = call.global.outputs[0]?.dtype ?? 'f32';
+  if (dtype === wide) return call.emit.call(target, args, { kwargs, name: call.node.name });
+  return cast(call, call.emit.call(target, args, { kwargs }), dtype, call.node.name);
+} // prettier-ignore
+
+type Finish = (call: LocalCall, s: RowStatistics, wide: DType) => string;
 
 const forward =
   (finish: Finish): Rewrite =>
   (call) => {
     const statistics = rowStatistics(call, call.inputs[0], dimOf(call), call.meshDims('all-reduce-max-sum'));
-    return [cast(call, finish(call, statistics), call.global.outputs[0]?.dtype ?? 'f32', call.node.name)];
+    return [finish(call, statistics, call.emit.type(statistics.shifted).dtype)];
   };
 
-const probabilities: Finish = ({ emit }, s) => emit.call('aten.div.Tensor', [ref(s.exponentials), ref(s.total)]);
-const logarithms: Finish = ({ emit }, s) =>
-  emit.call('aten.sub.Tensor', [ref(s.shifted), ref(emit.call('aten.log.default', [ref(s.total)]))]);
+const probabilities: Finish = (call, s, wide) =>
+  last(call, wide, 'aten.div.Tensor', [ref(s.exponentials), ref(s.total)]);
+const logarithms: Finish = (call, s, wide) =>
+  last(call, wide, 'aten.sub.Tensor', [ref(s.shifted), ref(call.emit.call('aten.log.default', [ref(s.total)]))]);
 
 /** Zero in rows that are minus infinity everywhere. */
-const safe: Finish = (call, s) => {
+const safe: Finish = (call, s, wide) => {
   const { emit } = call;
   const masked = emit.call('aten.eq.Scalar', [ref(s.largest), { kind: 'float', value: -Infinity }]);
-  return emit.call('aten.masked_fill.Scalar', [ref(probabilities(call, s)), ref(masked), 0]);
+  const whole = emit.call('aten.div.Tensor', [ref(s.exponentials), ref(s.total)]);
+  return last(call, wide, 'aten.masked_fill.Scalar', [ref(whole), ref(masked), 0]);
 };
 
 const backward =
@@ -96,15 +105,17 @@ const backward =
     const output = widened(call, call.tensor('output'));
     const weighted = log ? grad : emit.call('aten.mul.Tensor', [ref(grad), ref(output)]);
     const { dtype } = emit.type(output);
-    const wide = emit.type(weighted).dtype === dtype ? {} : { kwargs: { dtype: { kind: 'dtype' as const, dtype } } };
-    const sum = emit.call('aten.sum.dim_IntList', [ref(weighted), [dimOf(call)], true], wide);
+    const isWide = emit.type(grad).dtype === dtype;
+    const kwargs: Readonly<Record<string, Arg>> = emit.type(weighted).dtype === dtype ? {} : { dtype: { kind: 'dtype', dtype } };
+    const sum = emit.call('aten.sum.dim_IntList', [ref(weighted), [dimOf(call)], true], { kwargs });
     const total = reducedOver(call, sum, 'sum', call.meshDims('all-reduce-sum'));
-    const factor = log ? emit.call('aten.exp.default', [ref(output)]) : output;
-    const result = log
-      ? emit.call('aten.sub.Tensor', [ref(grad), ref(emit.call('aten.mul.Tensor', [ref(factor), ref(total)]))])
-      : emit.call('aten.mul.Tensor', [ref(factor), ref(emit.call('aten.sub.Tensor', [ref(grad), ref(total)]))]);
-    return [cast(call, result, call.global.outputs[0]?.dtype ?? 'f32', call.node.name)];
-  };
+    if (!log)
+      return [last(call, dtype, 'aten.mul.Tensor', [ref(output), ref(emit.call('aten.sub.Tensor', [ref(grad), ref(total)]))])];
+    const factor = emit.call('aten.exp.default', [ref(output)]);
+    // One pass over the rows, where a product and a difference would be two.
+    if (isWide) return [last(call, dtype, 'aten.addcmul.default', [ref(grad), ref(factor), ref(total)], { value: -1 })];
+    return [last(call, dtype, 'aten.sub.Tensor', [ref(grad), ref(emit.call('aten.mul.Tensor', [ref(factor), ref(total)]))])];
+  }; // prettier-ignore
 
 export const softmaxRewrites: Rewrites = {
   'aten._softmax.default': forward(probabilities),

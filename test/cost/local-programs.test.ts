@@ -1,0 +1,74 @@
+import { readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
+import { expect, test } from 'vitest';
+import { ATTENTION_SHARE, computeCost } from '../../src/cost/compute.ts';
+import { median } from '../../src/cost/validation/metrics.ts';
+import { exportSource } from '../../src/export/target.ts';
+import { builtinOperators, DEFAULT_REQUEST, importGraph, shard } from '../../src/index.ts';
+import { callContext, tensorMetas } from '../../src/passes/call-context.ts';
+import type { ShardResult } from '../../src/plan/search/result.ts';
+import { planOfChoice } from '../../src/plan/search/result.ts';
+import { priceRestriction } from '../../src/zoo/compare/price.ts';
+import { applyRecipe, meshRecipes } from '../../src/zoo/recipes/recipes.ts';
+
+/**
+ * Programs of one device that `bench/local-programs.py` timed on an H100, their collectives replaced by copies, beside the compute
+ * seconds of their plans. The graph is what PyTorch captured on that device.
+ */
+interface Measured {
+  readonly plan: string;
+  readonly copyKernelSeconds: number;
+  readonly eager: { readonly kernelSeconds: number; readonly peakBytes: number };
+  readonly compiled: { readonly kernelSeconds: number };
+}
+const fixture = (name: string): URL => new URL(`../fixtures/local-programs/${name}`, import.meta.url);
+const { model, mesh, cluster, programs } = JSON.parse(readFileSync(fixture('h100.json'), 'utf8')) as { model: string; mesh: string; cluster: string; programs: Measured[] }; // prettier-ignore
+const table = builtinOperators();
+
+const planned = (async () => {
+  const graph = importGraph(gunzipSync(readFileSync(fixture(model))));
+  const best = await shard(graph, { ...DEFAULT_REQUEST, mesh, cluster, cost: 'nccl' }, { table });
+  if (best.status !== 'planned') throw new Error('no plan');
+  const found = new Map([['optimum', best]]);
+  for (const recipe of meshRecipes(best.prepared.model)) {
+    if (!programs.some(({ plan }) => plan === recipe.name)) continue;
+    const applied = applyRecipe(best.prepared.model, recipe);
+    if ('refused' in applied) throw new Error(applied.refused);
+    const priced = await priceRestriction(best.prepared, applied.restriction);
+    if ('refused' in priced) throw new Error(priced.refused);
+    found.set(recipe.name, planOfChoice(best.prepared, priced.choice, best.plan, best.certificate, []));
+  }
+  return programs.map(({ plan }) => found.get(plan) as Extract<ShardResult, { status: 'planned' }>);
+})();
+
+test('compute seconds of five plans are those that an H100 took for their kernels, in their order', async () => {
+  const predicted = (await planned).map(({ plan }) => plan.objective.computeSeconds);
+  const measured = programs.map(({ eager, copyKernelSeconds }) => eager.kernelSeconds - copyKernelSeconds);
+  const errors = predicted.map((seconds, k) => seconds / measured[k] - 1);
+  expect(median(errors.map(Math.abs))).toBeLessThan(0.05);
+  expect(Math.max(...errors.map(Math.abs))).toBeLessThan(0.1);
+  const order = (of: readonly number[]): number[] => of.map((_, k) => k).sort((a, b) => of[a] - of[b]);
+  expect(order(predicted)).toEqual(order(measured));
+});
+
+test('the peak that an H100 allocated is that of the plan, less the optimizer state that the program does not hold', async () => {
+  (await planned).forEach(({ plan: { memory } }, k) => {
+    const ratio = programs[k].eager.peakBytes / (memory.peakBytes - memory.optimizerBytes);
+    expect(ratio).toBeGreaterThan(0.99);
+    expect(ratio).toBeLessThan(1.01);
+  });
+});
+
+test('a plan is priced as the calls that its devices run, whatever form an operator takes there', async () => {
+  for (const { plan, graph, prepared } of await planned) {
+    const lowered = exportSource({ plan, program: graph }, table).lowered().graph;
+    const metas = tensorMetas(lowered);
+    let seconds = 0;
+    for (const node of lowered.nodes) {
+      const record = node.kind === 'call' ? table.get(node.target) : undefined;
+      const call = record === undefined ? undefined : callContext(node, record, metas);
+      if (record !== undefined && call !== undefined) seconds += computeCost(record, call, prepared.model.cluster, { attentionShare: ATTENTION_SHARE }).seconds; // prettier-ignore
+    }
+    expect(Math.abs(plan.objective.computeSeconds / seconds - 1)).toBeLessThan(0.01);
+  }
+});
