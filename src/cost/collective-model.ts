@@ -65,6 +65,8 @@ export interface CollectiveModel {
   redistributionSeconds?(from: Sharding, to: Sharding, move: LiteralMove): number;
   /** `each-use`: the planner that the preset copies has every use pay its own redistribution. Absent: copies may be shared. */
   readonly copies?: 'each-use';
+  /** `joined`: kernels in place of an operator's own one (`BodyTraffic`) run as one. Absent: one after another. */
+  readonly bodies?: 'joined';
 }
 
 /** How the group of some mesh dims lies on the hosts. */

@@ -8,7 +8,7 @@ import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import type { CollectiveModel } from '../cost/collective-model.ts';
 import { clusterTopology } from '../cost/hardware/topology.ts';
 import { jumpsNote } from '../cost/jumps.ts';
-import { collectiveModel, defaultCostPreset } from '../cost/presets/presets.ts';
+import { defaultCostPreset } from '../cost/presets/presets.ts';
 import { Redistributor } from '../cost/redistribution/redistribute.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -47,6 +47,7 @@ import { typedPins } from './request/typed-pins.ts';
 import { restrictionOf } from './restrict/pins.ts';
 import type { Restriction } from './restrict/restriction.ts';
 import { activationsOf, peakBinds, recomputesUnderBudget, type PlanRequest, type PricedRequest } from './request/request.ts'; // prettier-ignore
+import { pricesOf } from './request/prices.ts';
 
 /** A request made ready: the model, and the problem that the request's pins leave of it. */
 export interface Prepared {
@@ -92,7 +93,7 @@ export function prepare(
   const cluster = loadCluster(asked.cluster);
   const space = new ShardingSpace(mesh, operators.kinds);
   const cost = asked.cost ?? defaultCostPreset(cluster);
-  const collectives = collectiveModel(cost, cluster, mesh);
+  const collectives = pricesOf({ ...asked, cost }, cluster, mesh);
   // Whoever reads the plan later, to lower it or to open it again, reads from its request that there are no copies.
   const request: PricedRequest = { ...asked, cost, ...(collectives.copies === 'each-use' ? { sharing: false } : {}) };
   // A plan that is found is written however late it is.

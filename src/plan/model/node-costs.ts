@@ -58,7 +58,7 @@ export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeS
     const local = localCall(entry, s, input.space);
     const { inputs, outputs } = local;
     const taken = Array.from({ length: dims }, (_, d) => set.rules[set.choice[s * dims + d]]);
-    const body = bodyTraffic(taken, local);
+    const body = input.collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, local);
     // Many strategies see the same local sizes; pending reductions cost nothing to compute with.
     const key = `${body?.bytes ?? ''}:${inputs.map((m) => m.shape.join('x')).join()}>${outputs.map((m) => m?.shape.join('x')).join()}`;
     let cost = remembered.get(key);

@@ -120,6 +120,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
     shardings: z.literal('ignore').exactOptional(),
     unknown: z.enum(UNKNOWN),
     sharing: z.boolean(),
+    joinedBodies: z.boolean().exactOptional(),
     inputs: z.string(),
     outputs: z.string(),
     objective: z.enum(OBJECTIVES),

@@ -101,7 +101,7 @@ export function recost(
     const runs = opened?.loops.runsOf(node.name) ?? 1;
     // Bodies of several kernels have collectives.
     const taken = planned.internalSeconds === undefined ? [] : rulesTaken(record.shard(call), planned, space);
-    const body = bodyTraffic(taken, here);
+    const body = collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, here);
     seconds += presetComputeCost(collectives.preset, record, here, cluster, body).seconds * runs;
     taken.forEach((rule, d) => {
       for (const use of rule?.collectives ?? [])

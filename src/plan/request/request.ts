@@ -79,6 +79,8 @@ export interface PlanRequest {
   readonly unknown: (typeof UNKNOWN)[number];
   /** Whether a redistribution that several consumers need is paid once. */
   readonly sharing: boolean;
+  /** Whether kernels in place of an operator's own one run as one, as the fused loss of a trainer does; absent: they run as exported. */
+  readonly joinedBodies?: boolean;
   /** Placements of inputs and outputs: `free`, or one sharding text for all of them (`R` everywhere for the tutorial). */
   readonly inputs: string;
   readonly outputs: string;

@@ -2,7 +2,7 @@
 
 import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
-import { collectiveModel } from '../../../cost/presets/presets.ts';
+import { pricesOf } from '../../../plan/request/prices.ts';
 import { Redistributor } from '../../../cost/redistribution/redistribute.ts';
 import type { Prepared } from '../../../plan/prepare.ts';
 import { recost } from '../../../plan/record/recost.ts';
@@ -58,7 +58,7 @@ export function sensitivityOf(
   const { graph, flow, space, opened } = model;
   return linkChanges(plan).map((change) => {
     const cluster = loadCluster(withLinks(request.cluster, change));
-    const collectives = collectiveModel(request.cost, cluster, space.mesh);
+    const collectives = pricesOf(request, cluster, space.mesh);
     const charges = new RedistributionCharges(new Redistributor(space, collectives));
     const seconds = recost(plan, graph, flow, table, space, cluster, collectives, charges, opened);
     return { what: change.what, seconds, deltaSeconds: seconds - plan.proof.recheckedSeconds, bestSeconds: null };

@@ -87,6 +87,7 @@ export class CoreSolver {
         cost,
         mesh,
         activations: 'off',
+        joinedBodies: true,
         ...(optimizer === undefined ? {} : { optimizer }),
         ...(memoryBytes === undefined ? {} : { memoryBytes }),
         ...(headroom === undefined ? {} : { headroom }),
