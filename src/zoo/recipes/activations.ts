@@ -6,8 +6,7 @@
 import { REPLICATE_CODE, shardCode } from '../../mesh/sharding/space.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Restriction } from '../../plan/restrict/restriction.ts';
-import { isTensor, type Recipe } from './parts.ts';
-import type { WeightRole } from './weights.ts';
+import type { Recipe } from './parts.ts';
 
 /**
  * The residual stream over tensor dims.
@@ -52,31 +51,6 @@ export function placeActivations(model: Model, restriction: Restriction, recipe:
   }
   return undefined;
 }
-
-/**
- * The loss over tensor dims: where these cut the vocabulary of the head, the softmax over it stays cut, as Megatron's parallel cross
- * entropy (arXiv:1909.08053, section 3).
- */
-export function placeLoss(model: Model, restriction: Restriction, recipe: Recipe, roles: ReadonlyMap<number, WeightRole>): void {
-  const { flow, space, strategies, nodeVariable } = model;
-  const cut = new Set<number>();
-  for (const [n, role] of roles)
-    if (role.kind === 'column') cut.add(flow.values[flow.results[n][0]].meta.shape[role.dim]);
-  for (const [d, part] of recipe.parts.entries()) {
-    if (!isTensor(part)) continue;
-    strategies.nodes.forEach((entry, n) => {
-      // Only a softmax has a body of its own where its normalised dim is cut.
-      const across = entry?.set.rules.find(({ body }) => body !== undefined)?.outputs[0];
-      if (entry === null || across?.kind !== 'shard') return;
-      if (!cut.has(flow.values[flow.results[n][0]].meta.shape[across.dim])) return;
-      const { set } = entry;
-      const width = set.inputCount + set.outputCount;
-      const isCut = (a: number): boolean => space.kindAt(set.specs[a * width + set.inputCount], d) === shardCode(across.dim);
-      if (Array.from({ length: set.count }, (_, a) => a).some(isCut))
-        restriction.keep(nodeVariable[n], `recipe ${recipe.name}: the loss over ${space.mesh.names[d]}`, isCut);
-    });
-  }
-} // prettier-ignore
 
 /** Sums of two activations [batch, sequence, hidden] in the forward pass. */
 function residualNodes(graph: Model['graph'], flow: Model['flow']): number[] {

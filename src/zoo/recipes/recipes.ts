@@ -4,7 +4,7 @@ import { isPartialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '..
 import type { Model } from '../../plan/model/model.ts';
 import { Restriction } from '../../plan/restrict/restriction.ts';
 import type { StrategySet } from '../../strategy/expand.ts';
-import { placeActivations, placeLoss } from './activations.ts';
+import { placeActivations } from './activations.ts';
 import { attentionNodes, placeAttention, uncutAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
 import { inputCut, isTensor, storesCut, type Recipe, type Part } from './parts.ts';
@@ -84,7 +84,6 @@ export function applyRecipe(
   replicateIdleDims(model, restriction, recipe);
   const unplaced = placeActivations(model, restriction, recipe);
   if (unplaced !== undefined) return { refused: unplaced };
-  placeLoss(model, restriction, recipe, roles);
   if (recipe.parts.some((part) => inputCut(part) === 'sequence') && attentionNodes(model, 'forward').length === 0)
     return { refused: 'the model has no fused attention, whose queries and keys the plan cuts along the sequence' };
   for (const [d, part] of recipe.parts.entries()) {

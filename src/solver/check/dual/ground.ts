@@ -111,11 +111,11 @@ export class Ground {
 
 /** Least of the finite cells of marked values; 0 without any, for then there is no choice and every bound holds. */
 function leastCell(
-  { first, second, cells }: PairTable,
+  { one, other, cells }: PairTable,
   live: Live,
   moved: (cell: number, a: number, b: number) => number,
 ): number {
-  const [rows, columns] = [live[first], live[second]];
+  const [rows, columns] = [live[one], live[other]];
   let least = Infinity;
   for (let a = 0, at = 0; a < rows.length; a++) {
     for (let b = 0; b < columns.length; b++, at++) {

@@ -13,8 +13,8 @@ export function prune(tables: Iterable<PairTable>, live: Live): void {
   const holed = [...tables].filter(({ cells }) => cells.includes(Infinity));
   for (let again = true; again;) {
     again = false;
-    for (const { first, second, cells } of holed) {
-      const [rows, columns] = [live[first], live[second]];
+    for (const { one, other, cells } of holed) {
+      const [rows, columns] = [live[one], live[other]];
       const columnHasPartner = new Uint8Array(columns.length);
       for (let a = 0, at = 0; a < rows.length; a++) {
         let rowHasPartner = false;

@@ -16,8 +16,8 @@ export function exact(x: number): number {
 
 /** Summed costs between two groups, row-major over the values of their leaders. */
 export interface PairTable {
-  readonly first: number;
-  readonly second: number;
+  readonly one: number;
+  readonly other: number;
   readonly cells: Float64Array;
 }
 
@@ -46,7 +46,7 @@ export function pairTables(
     const key = one * n + two;
     let table = tables.get(key);
     if (table === undefined) {
-      table = { first: one, second: two, cells: new Float64Array(rows.length * columns.length) };
+      table = { one, other: two, cells: new Float64Array(rows.length * columns.length) };
       tables.set(key, table);
     }
     const { cells } = table;
