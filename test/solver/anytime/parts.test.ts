@@ -33,7 +33,7 @@ function partsOf(problem: Problem, cost: number): Bounded | undefined {
   const root = wholeBound(allValues(problem, reduced), reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
   const { lambda, toFirst, toSecond } = root.dual;
   const start = { lambda, toFirst, toSecond, steps: 0 };
-  const tree = boundByParts({ model: root.whole.model, start, cost, deadline: Infinity, millisecondsPerPart: 0 });
+  const tree = boundByParts({ model: root.whole.model, start, cost, deadline: Infinity, partMilliseconds: 0 });
   return { reduced, root, tree };
 } // prettier-ignore
 
@@ -148,7 +148,7 @@ describe('bounds by parts', () => {
     expect(threaded.best).toBeGreaterThan(before);
     const root = wholeBound(allValues(problem, reduced), reduced, found.bound);
     const { lambda, toFirst, toSecond } = root.dual;
-    const job = { model: root.whole.model, start: { lambda, toFirst, toSecond, steps: 0 }, deadline: Infinity, millisecondsPerPart: 0 };
+    const job = { model: root.whole.model, start: { lambda, toFirst, toSecond, steps: 0 }, deadline: Infinity, partMilliseconds: 0 };
     const tree = boundByParts({ ...job, cost: found.cost, tree: boundByParts({ ...job, cost: near }) });
     expect(threaded.certificate()).toEqual(partsCertificate(problem, root, tree));
     const certificate = threaded.certificate();

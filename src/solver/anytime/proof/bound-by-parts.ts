@@ -36,7 +36,7 @@ export class BoundByParts {
   }
 
   /** Splits parts until the deadline, or until all of them cost no less than the best choice; goes on with earlier ones. */
-  async raise(found: Findings, deadline: number, millisecondsPerPart: number): Promise<void> {
+  async raise(found: Findings, deadline: number, partMilliseconds: number): Promise<void> {
     if (found.bound === undefined) return;
     this.#run.progress('parts', found.cost, Math.max(found.bound.best, this.best));
     this.#root ??= wholeBound(allValues(this.#run.problem, this.#reduced), this.#reduced, found.bound);
@@ -47,7 +47,7 @@ export class BoundByParts {
       ...(this.#tree === undefined ? {} : { tree: this.#tree }),
       cost: found.cost,
       deadline,
-      millisecondsPerPart,
+      partMilliseconds,
     };
     const end = await runJob<Part>(PARTS, job, { deadline, stopped: () => this.#run.stopped() });
     if (end.kind === 'fault') throw end.fault;

@@ -33,7 +33,7 @@ export interface PartsJob {
   /** Milliseconds since the epoch; Infinity for none. */
   readonly deadline: number;
   /** Time to be left before the deadline for every part, to write it down and to check it. */
-  readonly millisecondsPerPart: number;
+  readonly partMilliseconds: number;
 }
 
 /** Prices of a part move as if so many steps had been made: they begin near their end. */
@@ -69,7 +69,7 @@ export function boundByParts(job: PartsJob): Part {
   if (job.tree === undefined) leaves.push(root);
   const perPart = job.start.lambda.length + job.start.toFirst.length + job.start.toSecond.length;
   const most = Math.min(MOST_PARTS, Math.max(2, Math.floor(MOST_NUMBERS / perPart)));
-  while (leaves.length < most && milliseconds() + (leaves.length + 1) * job.millisecondsPerPart < deadline) {
+  while (leaves.length < most && milliseconds() + (leaves.length + 1) * job.partMilliseconds < deadline) {
     const at = leastOpen(leaves, cost);
     if (at < 0) break;
     const leaf = leaves[at];
