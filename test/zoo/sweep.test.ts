@@ -86,7 +86,7 @@ describe('a plan put together from 3 layers is the plan of all 8', () => {
     const tuning = { microbatch, schedule: '1f1b', chunks: 1, checkpoint: 'none', once: false } as const;
     const figures = composer.compose(priced.core, undefined, sizes, kind, tuning);
     const graph = buildModel(config, { training: true, batch: globalBatch, seq: question.sequence, table: TABLE });
-    const prepared = prepare(graph, { ...DEFAULT_REQUEST, cost: 'alpha-beta', cluster: 'dgx-h100', mesh, activations: 'off' }, TABLE);
+    const prepared = prepare(graph, { ...DEFAULT_REQUEST, cost: 'alpha-beta', cluster: 'dgx-h100', mesh, activations: 'off', joinedBodies: true }, TABLE);
     const applied = applyRecipe(prepared.model, recipeOf(namedRecipe(name))!);
     if ('refused' in applied) throw new Error(applied.refused);
     const whole = await priceRestriction(prepared, applied.restriction);

@@ -124,7 +124,8 @@ export class PeakMemoryPlanner {
     if (free === undefined) throw internalError('no first stage for the whole budget');
     const first = this.evaluator.plain(free).point;
     const points = [first];
-    let effort: Effort = { workShare: 1, endsEarly: true, rounds: 0, open: 0 };
+    // With recomputation the answer within the gap that comes first may keep more than one that is looked for further.
+    let effort: Effort = { workShare: 1, endsEarly: !options.recompute, rounds: 0, open: 0 };
     // What plain two stages find is an answer of the rematerialization problem too. Tight ones are a search of their own: the joint search asks for
     // them where the plain ones find nothing or its own answer is not proven good enough, so that on programs of up to
     // `TIGHT_NODES` nodes it is never worse than sharding first.

@@ -7,6 +7,8 @@ import { ShardwrightError, suggestion } from '../../../errors.ts';
 
 /** A configuration inside a function. */
 const STATES = /\b(ParallelismConfig|TrainingConfig)\s*\(|\.(parallelism|training)\.\w+\s*=(?!=)/;
+/** A function that gives one section, for a configuration to take. */
+const SECTION = /\breturn\s+(ParallelismConfig|TrainingConfig)\s*\(/;
 /** Names that a message lists. */
 const MOST_NAMES = 12;
 
@@ -19,7 +21,7 @@ export function configurationLines(text: string, file: string, name?: string): s
     [...(functions.get(own) ?? '').matchAll(/\b(\w+)\s*\(/g)].map(([, other]) => other).filter((other) => functions.has(other) && other !== own); // prettier-ignore
   const states = (own: string, seen: ReadonlySet<string> = new Set()): boolean =>
     !seen.has(own) && (STATES.test(functions.get(own) ?? '') || called(own).some((other) => states(other, new Set([...seen, own])))); // prettier-ignore
-  const names = [...functions.keys()].filter((own) => states(own));
+  const names = [...functions].flatMap(([own, body]) => (states(own) && !SECTION.test(body) ? [own] : []));
   const known = `${names.slice(0, MOST_NAMES).join(', ')}${names.length > MOST_NAMES ? ' and others' : ''}`;
   if (name === undefined) {
     if (names.length < 2) return text;
