@@ -59,7 +59,7 @@ const calibration = parseCalibration(readFileSync(TABLE, 'utf8'));
 function priced({ op, args, kwargs }: MeasuredCall, cluster: Cluster): number | undefined {
   const metas = new Map<string, TensorMeta>();
   const argument = (value: MeasuredCall['args'][number]): Arg => {
-    if (Array.isArray(value)) return value.map(argument) as Arg;
+    if (Array.isArray(value)) return value.map(argument);
     if (value === null || typeof value !== 'object') return value;
     if ('name' in value) return { kind: 'dtype', dtype: value.name as DType };
     const name = `x${metas.size}`;
