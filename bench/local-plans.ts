@@ -29,7 +29,10 @@ for (const recipe of meshRecipes(best.prepared.model)) {
   if ('refused' in applied) throw new Error(`${recipe.name}: ${applied.refused}`);
   const priced = await priceRestriction(best.prepared, applied.restriction);
   if ('refused' in priced) throw new Error(`${recipe.name}: ${priced.refused}`);
-  found.push({ label: recipe.name, result: planOfChoice(best.prepared, priced.choice, best.plan, best.certificate, []) });
+  found.push({
+    label: recipe.name,
+    result: planOfChoice(best.prepared, priced.choice, best.plan, best.certificate, []),
+  });
 }
 for (const { label, result } of found) {
   const at = join(folder, label.toLowerCase().replaceAll(/[^a-z]+/g, '-').replaceAll(/^-|-$/g, '')); // prettier-ignore
@@ -38,5 +41,7 @@ for (const { label, result } of found) {
   for (const { name, text } of exportPlan(source, 'torch').files) writeFileSync(join(at, name), text);
   for (const [name, content] of planFiles(result.plan, result.graph, result.certificate)) writeFileSync(join(at, 'plan', name), content); // prettier-ignore
   const { computeSeconds, communicationSeconds } = result.plan.objective;
-  console.log(`${label}: compute ${(computeSeconds * 1e3).toFixed(2)} ms, communication ${(communicationSeconds * 1e3).toFixed(2)} ms`);
+  console.log(
+    `${label}: compute ${(computeSeconds * 1e3).toFixed(2)} ms, communication ${(communicationSeconds * 1e3).toFixed(2)} ms`,
+  );
 }

@@ -87,9 +87,12 @@ export function kernelErrors(): Row[] {
   const rows = KINDS.map(([kind]) => ({ kind, count: 0, plain: [] as number[], calibrated: [] as number[] }));
   for (const call of calibration.kernels) {
     const tensors = call.args.flatMap((a) => (a !== null && typeof a === 'object' && 'shape' in a ? [a] : []));
-    const least = Math.min(...tensors.slice(0, 2).flatMap(({ shape }) => shape.filter((n) => n === 1024 || n === 8192)));
+    const least = Math.min(
+      ...tensors.slice(0, 2).flatMap(({ shape }) => shape.filter((n) => n === 1024 || n === 8192)),
+    );
     const to = call.kwargs.dtype;
-    const text = `${call.op} ${least} ${to !== null && typeof to === 'object' && 'name' in to ? to.name : ''}`.trimEnd();
+    const text =
+      `${call.op} ${least} ${to !== null && typeof to === 'object' && 'name' in to ? to.name : ''}`.trimEnd();
     const at = KINDS.findIndex(([, pattern]) => pattern.test(`${text} `) || pattern.test(text));
     const seconds = [plain, calibrated].map((cluster) => priced(call, cluster));
     if (at < 0 || seconds.some((s) => s === undefined)) throw new Error(`no row or no price for ${call.op}`);
@@ -105,8 +108,14 @@ export function kernelErrorTable(): string {
   const percent = (x: number): string => `${x < 0 ? '−' : ''}${Math.abs(100 * x).toFixed(0)} %`;
   const cell = (errors: readonly number[]): string =>
     `${percent(median(errors) ?? 0)} (${percent(Math.min(...errors))} to ${percent(Math.max(...errors))})`;
-  const rows = kernelErrors().map(({ kind, count, plain, calibrated }) => `| ${kind} | ${count} | ${cell(plain)} | ${cell(calibrated)} |`);
-  return ['| calls | number | as the node design has it | with `--calibration` |', '| --- | --- | --- | --- |', ...rows].join('\n');
+  const rows = kernelErrors().map(
+    ({ kind, count, plain, calibrated }) => `| ${kind} | ${count} | ${cell(plain)} | ${cell(calibrated)} |`,
+  );
+  return [
+    '| calls | number | as the node design has it | with `--calibration` |',
+    '| --- | --- | --- | --- |',
+    ...rows,
+  ].join('\n');
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
