@@ -109,7 +109,13 @@ export class MoveTables {
     const type = this.model.charges.typeOf(this.model.flow.values[use.value]);
     const direct = this.model.charges.matrix(type, owned, wanted);
     const shared = this.model.charges.matrix(type, fallback(copy, owned), wanted);
-    return Uint8Array.from(direct, (seconds, i) => Number(copy[Math.floor(i / wanted.length)] >= 0 && shared[i] < seconds)); // prettier-ignore
+    const takes = new Uint8Array(direct.length);
+    const width = wanted.length;
+    for (let z = 0; z < owned.length; z++) {
+      if (copy[z] < 0) continue;
+      for (let i = z * width; i < (z + 1) * width; i++) takes[i] = Number(shared[i] < direct[i]);
+    }
+    return takes;
   }
 
   /** What the rows of the table of a use are: placements that the producer leaves, and the copy of each, -1 where there is none. */
@@ -197,8 +203,13 @@ function fallback(copy: Ids, owned: Ids): Int32Array {
 
 /** Entries of another matrix, 0 where the index is -1. */
 function picked(parts: MoveParts, length: number, at: (i: number) => number): MoveParts {
-  const indices = Int32Array.from({ length }, (_, i) => at(i));
-  const pick = (from: Float64Array): Float64Array => Float64Array.from(indices, (i) => (i < 0 ? 0 : from[i]));
+  const indices = new Int32Array(length);
+  for (let i = 0; i < length; i++) indices[i] = at(i);
+  const pick = (from: Float64Array): Float64Array => {
+    const out = new Float64Array(length);
+    for (let i = 0; i < length; i++) if (indices[i] >= 0) out[i] = from[indices[i]];
+    return out;
+  };
   return {
     alone: parts.alone.map(pick),
     bucketed: parts.bucketed.map(pick),
@@ -208,7 +219,11 @@ function picked(parts: MoveParts, length: number, at: (i: number) => number): Mo
 }
 
 function merged(a: MoveParts, b: MoveParts, second: Uint8Array): MoveParts {
-  const merge = (x: Float64Array, y: Float64Array): Float64Array => x.map((value, i) => (second[i] === 1 ? y[i] : value));
+  const merge = (x: Float64Array, y: Float64Array): Float64Array => {
+    const out = Float64Array.from(x);
+    for (let i = 0; i < out.length; i++) if (second[i] === 1) out[i] = y[i];
+    return out;
+  };
   return {
     alone: a.alone.map((x, s) => merge(x, b.alone[s])),
     bucketed: a.bucketed.map((x, s) => merge(x, b.bucketed[s])),

@@ -25,7 +25,7 @@ export function planSummary(
     readonly request: PlanRequest;
     readonly budgetBytes: number;
     readonly secondOpinion?: string | undefined;
-    /** Why this plan was taken for its simulated step, where it was. */
+    /** The step with communication beside compute, where it was simulated. */
     readonly simulated?: string;
   } = {
     request: plan.request,

@@ -1,16 +1,17 @@
 /**
- * The plan to take of those that are known. In: the plan of least seconds one after another, and recipes. Out: of both the
- * one with the shortest simulated step.
+ * The step with communication beside compute, for a plan of least seconds one after another. In: that plan, and recipes. Out: the
+ * plan with the shortest simulated step of those that are known, and a lower bound on the simulated step of every plan.
  */
 
 import { StreamCosts } from '../../plan/overlap/stream-costs.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { planOfChoice, type PlannedResult } from '../../plan/search/result.ts';
+import { NoChoiceInTime } from '../../solver/solve.ts';
 import { percentText, secondsText } from '../../units.ts';
-import { LAUNCH_SECONDS } from '../timeline/from-plan.ts';
-import { DEFAULT_BUCKET_BYTES } from '../timeline/simulate.ts';
 import { CandidatePool } from './candidates.ts';
 import { LeastSeconds } from './least-seconds.ts';
+import { boundOverlap } from './search.ts';
+import { SIMULATED } from './simulated.ts';
 
 /** A choice that is known, by its name. */
 interface KnownChoice {
@@ -18,54 +19,76 @@ interface KnownChoice {
   readonly choice: Int32Array;
 }
 
-/** A known plan whose step is shorter than that of the plan of summed costs. */
-export interface KnownPlan {
+/** The step of a plan with communication beside compute. */
+export interface OverlappedStep {
+  /** The plan to take. */
   readonly result: PlannedResult;
-  readonly name: string;
+  /** Where it is another plan than the one given: the recipe that it is, '' where the bound's problem gave it. */
+  readonly name?: string;
   /** Step time when it is simulated, and of the plan of least seconds one after another. */
   readonly simulatedSeconds: number;
   readonly baseSimulatedSeconds: number;
   /** Every cost one after another: of this plan, and of the other. */
   readonly serialSeconds: number;
   readonly baseSerialSeconds: number;
+  /** No plan has a shorter simulated step, and 1 - bound / simulated step; null where no bound was looked for, or none in time. */
+  readonly boundSeconds: number | null;
+  readonly gap: number | null;
 }
 
 /** What is proven least one after another is kept where another plan's step is shorter by no more. */
 const WORTH = 0.005;
-/** Rules of the simulation, and how many bins of kernels its bound tells apart. */
-const SIMULATED = { launchSeconds: LAUNCH_SECONDS, bucketBytes: DEFAULT_BUCKET_BYTES, bins: 16 };
+/**
+ * Most mesh dims (of more than one device) for which the bound is looked for. The placements of three dims are so many that the
+ * prices by stream take longer to make than the plan.
+ */
+const BOUND_DIMS = 2;
 
 /**
- * Simulates every known choice that the request admits, whose peak fits and that may be faster by enough: what its step takes at
- * least (`LeastSeconds`) says so before.
- * The proof stays that of costs one after another, and its gap says what the plan gives away there.
+ * Simulates the plan, and every known choice that the request admits, whose peak fits and that may be faster by enough: what its
+ * step takes at least (`LeastSeconds`) says so before. One problem then bounds the step of every plan (`boundOverlap`), and the
+ * plan that it gives is one more. The proof stays that of costs one after another: its gap says what the plan gives away there.
  *
  * @param result the plan of least seconds one after another
- * @returns undefined where no known plan is faster by more than half a percent
  */
-export function fasterKnownPlan(result: PlannedResult, known: readonly KnownChoice[], deadline: Deadline): KnownPlan | undefined {
+export async function overlappedStep(result: PlannedResult, known: readonly KnownChoice[], deadline: Deadline): Promise<OverlappedStep> {
   const { prepared, plan, choice, certificate } = result;
-  if (known.length === 0) return undefined;
   const pool = new CandidatePool(prepared, {}, choice);
   const [base] = pool.candidates;
   const enoughSeconds = base.simulatedSeconds * (1 - WORTH);
-  const least = new LeastSeconds(new StreamCosts(prepared.model, SIMULATED));
-  for (const other of known) {
+  const costs = new StreamCosts(prepared.model, SIMULATED);
+  const least = new LeastSeconds(costs);
+  const admitted = known.filter((other) => pool.admits(other.choice));
+  for (const other of admitted) {
     if (deadline.isOver) break;
-    if (!pool.admits(other.choice)) continue;
     const atLeastSeconds = least.of(other.choice);
     if (atLeastSeconds < enoughSeconds) pool.add(other.choice, atLeastSeconds);
   }
-  const { best } = pool;
-  if (best.simulatedSeconds >= enoughSeconds) return undefined;
-  const name = known.find((other) => other.choice === best.choice)?.name ?? '';
-  const word = `${name}: chosen for its simulated step of ${secondsText(best.simulatedSeconds)}, ${percentText(1 - best.simulatedSeconds / base.simulatedSeconds)} less than that of the plan of least seconds one after another`;
-  return {
-    result: planOfChoice(prepared, best.choice, plan, certificate, [...plan.proof.evidence, word]),
-    name,
-    simulatedSeconds: best.simulatedSeconds,
+  const { sizes } = prepared.model.space.mesh;
+  const isBounded = sizes.filter((n) => n > 1).length <= BOUND_DIMS && !deadline.isOver;
+  const choices = admitted.map((other) => other.choice);
+  const boundSeconds = isBounded ? await inTime(() => boundOverlap(prepared, costs, pool, choices, deadline)) : 0;
+  const taken = pool.best.simulatedSeconds < enoughSeconds ? pool.best : base;
+  const step = {
+    simulatedSeconds: taken.simulatedSeconds,
     baseSimulatedSeconds: base.simulatedSeconds,
-    serialSeconds: best.serialSeconds,
+    serialSeconds: taken.serialSeconds,
     baseSerialSeconds: base.serialSeconds,
+    boundSeconds: boundSeconds > 0 ? boundSeconds : null,
+    gap: boundSeconds > 0 ? Math.max(0, 1 - boundSeconds / taken.simulatedSeconds) : null,
   };
+  if (taken === base) return { result, ...step };
+  const name = known.find((other) => other.choice === taken.choice)?.name ?? '';
+  const word = `${name === '' ? '' : `${name}: `}chosen for its simulated step of ${secondsText(taken.simulatedSeconds)}, ${percentText(1 - taken.simulatedSeconds / base.simulatedSeconds)} less than that of the plan of least seconds one after another`;
+  return { result: planOfChoice(prepared, taken.choice, plan, certificate, [...plan.proof.evidence, word]), name, ...step };
 } // prettier-ignore
+
+/** 0 where the time is over before there is a choice. */
+async function inTime(bound: () => Promise<number>): Promise<number> {
+  try {
+    return await bound();
+  } catch (error) {
+    if (error instanceof NoChoiceInTime) return 0;
+    throw error;
+  }
+}

@@ -17,6 +17,7 @@ import { solve } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';
 import { random } from '../ranks/shards.ts';
 import { LAUNCH_SECONDS } from '../timeline/from-plan.ts';
+import { LeastSeconds } from './least-seconds.ts';
 import { CandidatePool, type Candidates, type OverlapCandidate } from './candidates.ts';
 import { DEFAULT_BUCKET_BYTES, type SimulateOptions } from '../timeline/simulate.ts';
 
@@ -107,6 +108,20 @@ export async function searchOverlap(prepared: Candidates & Pick<Prepared, 'given
   return { base: candidates[0], best, candidates, boundSeconds, gap: gap < ROUNDING ? 0 : gap };
 } // prettier-ignore
 
+/**
+ * The cheapest certified bound, for plans whose step is not searched for: one problem, under the packing that is worth most against
+ * all plans that are known. Its own plan is simulated where it may be the fastest.
+ *
+ * @param known choices of the problem, simulated or not
+ * @returns seconds that the step of no plan of the problem goes below; 0 where the time was over before any was proven
+ */
+export async function boundOverlap(prepared: Candidates & Pick<Prepared, 'given'>, costs: StreamCosts, pool: CandidatePool, known: readonly Int32Array[], deadline: Deadline): Promise<number> {
+  const search = new Alternation(prepared, costs, pool, deadline, new LeastSeconds(costs));
+  for (const choice of known) search.know(choice);
+  await search.alternate('proven', 1);
+  return search.boundSeconds;
+} // prettier-ignore
+
 function isBetter({ simulatedSeconds }: OverlapCandidate, beforeSeconds: number): boolean {
   return simulatedSeconds < beforeSeconds * (1 - BETTER);
 }
@@ -124,6 +139,8 @@ class Alternation {
     private readonly costs: StreamCosts,
     private readonly pool: CandidatePool,
     private readonly deadline: Deadline,
+    /** Says of a choice whether simulating it may help; undefined: every answer is simulated. */
+    private readonly least?: LeastSeconds,
   ) {
     const { model, request, given } = prepared;
     this.answers = [pool.best.choice];
@@ -134,7 +151,12 @@ class Alternation {
 
   /** Takes a choice for an answer, and simulates it. Whether it is new. */
   look(choice: Int32Array): boolean {
-    this.pool.add(choice);
+    this.pool.add(choice, this.least?.of(choice));
+    return this.know(choice);
+  }
+
+  /** Takes a choice for an answer. Whether it is new. */
+  know(choice: Int32Array): boolean {
     const text = choice.join();
     if (this.answers.some((answer) => answer.join() === text)) return false;
     this.answers.push(choice);

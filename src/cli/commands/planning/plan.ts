@@ -24,7 +24,7 @@ import { endsText } from '../../../report/text/size-range.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
 import { SolverSteps, solverStepsText } from '../../../report/text/solver-steps.ts';
 import { planSummary } from '../../../report/text/summary.ts';
-import type { KnownPlan } from '../../../simulate/overlap/known-plan.ts';
+import type { OverlappedStep } from '../../../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../../../simulate/overlap/plan.ts';
 import { countedText, excessOver, percentText, secondsText, shareOf } from '../../../units.ts';
 import type { Progress, Problem } from '../../../solver/types.ts';
@@ -145,8 +145,8 @@ export async function planGraph(
   if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
   const overlap =
     request.overlap === true && !deadline.isOver ? await withOverlap(result, { deadline, starts }) : undefined;
-  const known = stages === undefined && takesKnown(request) ? await withKnown(result, recipes, deadline) : undefined;
-  const { plan, choice } = overlap?.result ?? known?.result ?? result;
+  const step = stages === undefined && asksForStep(request) ? await withStep(result, recipes, deadline) : undefined;
+  const { plan, choice } = overlap?.result ?? step?.result ?? result;
   checkRecipes(prepared.given, plan, recipes);
   const ends =
     range === undefined || deadline.isOver
@@ -157,14 +157,14 @@ export async function planGraph(
     ...(ends === undefined ? {} : { ends }),
     ...(pipeline === undefined ? {} : { pipeline }),
     ...(overlap === undefined ? {} : { overlap: overlapRecord(overlap) }),
-    ...(known === undefined ? {} : { simulated: knownRecord(known) }),
+    ...(step === undefined ? {} : { simulated: stepRecord(step) }),
     ...(steps === undefined ? {} : { solverSteps: steps.steps }),
   };
   if (options.json === true) io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
   else {
     if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
     io.stdout(
-      `${planSummary(result.graph, plan, recipes, { ...(stages?.asked ?? asGiven(plan, request)), secondOpinion: result.secondOpinion, ...(known === undefined ? {} : { simulated: knownText(known) }) })}\n`,
+      `${planSummary(result.graph, plan, recipes, { ...(stages?.asked ?? asGiven(plan, request)), secondOpinion: result.secondOpinion, ...(step === undefined ? {} : { simulated: stepText(step) }) })}\n`,
     );
     const why = whyRecipesAreCheaper(prepared.given, plan, recipes);
     if (why !== undefined) io.stdout(`note  ${why}\n`);
@@ -223,28 +223,31 @@ async function withOverlap(
 }
 
 /** Whether the plan is the known one of the shortest simulated step, where nothing else is asked for. */
-function takesKnown({ objective, overlap, solver }: PlanRequest): boolean {
+function asksForStep({ objective, overlap, solver }: PlanRequest): boolean {
   return objective === 'time' && overlap !== true && solver !== 'propagate';
 }
 
-async function withKnown(
+async function withStep(
   result: Extract<ShardResult, { readonly status: 'planned' }>,
   recipes: Awaited<ReturnType<typeof priceRecipes>>,
   deadline: Deadline,
-): Promise<KnownPlan | undefined> {
+): Promise<OverlappedStep | undefined> {
+  if (deadline.isOver) return undefined;
   const known = recipes.flatMap((r) => (r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : []));
-  if (known.length === 0 || deadline.isOver) return undefined;
-  const { fasterKnownPlan } = await import('../../../simulate/overlap/known-plan.ts');
-  return fasterKnownPlan(result, known, deadline);
+  const { overlappedStep } = await import('../../../simulate/overlap/known-plan.ts');
+  return overlappedStep(result, known, deadline);
 }
 
-/** What `--json` prints of a plan that was taken for its simulated step, beside the plan. */
-function knownRecord({ result: _, ...record }: KnownPlan): Omit<KnownPlan, 'result'> {
+/** What `--json` prints of the step with communication beside compute, beside the plan. */
+function stepRecord({ result: _, ...record }: OverlappedStep): Omit<OverlappedStep, 'result'> {
   return record;
 }
 
-function knownText({ name, simulatedSeconds, baseSimulatedSeconds, serialSeconds, baseSerialSeconds }: KnownPlan): string {
-  return `simulated  ${secondsText(simulatedSeconds)} with communication beside compute: ${name}, ${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} less than the plan of least seconds one after another (${secondsText(baseSimulatedSeconds)})\n           one after another it takes ${percentText(excessOver(baseSerialSeconds, serialSeconds))} more than that plan, which --objective serial prints`;
+function stepText({ name, simulatedSeconds, baseSimulatedSeconds, serialSeconds, baseSerialSeconds, boundSeconds, gap }: OverlappedStep): string {
+  const proven = boundSeconds === null || gap === null ? '' : `; no plan takes less than ${secondsText(boundSeconds)} (gap ${percentText(gap)})`;
+  const first = `overlapped ${secondsText(simulatedSeconds)} simulated, communication beside compute${proven}`;
+  if (name === undefined) return first;
+  return `${first}\n           ${name === '' ? 'a plan for this step' : name}: ${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} less than the plan of least seconds one after another (${secondsText(baseSimulatedSeconds)})\n           one after another it takes ${percentText(excessOver(baseSerialSeconds, serialSeconds))} more than that plan, which --objective serial prints`;
 } // prettier-ignore
 
 /** What `--json` prints of a plan with overlap in view, beside the plan. */
