@@ -23,7 +23,7 @@ interface KnownChoice {
 export interface OverlappedStep {
   /** The plan to take. */
   readonly result: PlannedResult;
-  /** Where it is another plan than the one given: the recipe that it is, '' where the bound's problem gave it. */
+  /** Where it is another plan than the one given: the recipe that it is. */
   readonly name?: string;
   /** Step time when it is simulated, and of the plan of least seconds one after another. */
   readonly simulatedSeconds: number;
@@ -46,8 +46,7 @@ const BOUND_DIMS = 2;
 
 /**
  * Simulates the plan, and every known choice that the request admits, whose peak fits and that may be faster by enough: what its
- * step takes at least (`LeastSeconds`) says so before. One problem then bounds the step of every plan (`boundOverlap`), and the
- * plan that it gives is one more. The proof stays that of costs one after another: its gap says what the plan gives away there.
+ * step takes at least (`LeastSeconds`) says so before. One problem then bounds the step of every plan (`boundOverlap`). The proof stays that of costs one after another: its gap says what the plan gives away there.
  *
  * @param result the plan of least seconds one after another
  */
@@ -64,11 +63,13 @@ export async function overlappedStep(result: PlannedResult, known: readonly Know
     const atLeastSeconds = least.of(other.choice);
     if (atLeastSeconds < enoughSeconds) pool.add(other.choice, atLeastSeconds);
   }
+  const { best } = pool;
   const { sizes } = prepared.model.space.mesh;
   const isBounded = sizes.filter((n) => n > 1).length <= BOUND_DIMS && !deadline.isOver;
   const choices = admitted.map((other) => other.choice);
   const boundSeconds = isBounded ? await inTime(() => boundOverlap(prepared, costs, pool, choices, deadline)) : 0;
-  const taken = pool.best.simulatedSeconds < enoughSeconds ? pool.best : base;
+  // What the bound's problem gives is of no use to somebody who asked for a proof one after another; `--overlap` takes such plans.
+  const taken = best.simulatedSeconds < enoughSeconds ? best : base;
   const step = {
     simulatedSeconds: taken.simulatedSeconds,
     baseSimulatedSeconds: base.simulatedSeconds,
@@ -79,7 +80,7 @@ export async function overlappedStep(result: PlannedResult, known: readonly Know
   };
   if (taken === base) return { result, ...step };
   const name = known.find((other) => other.choice === taken.choice)?.name ?? '';
-  const word = `${name === '' ? '' : `${name}: `}chosen for its simulated step of ${secondsText(taken.simulatedSeconds)}, ${percentText(1 - taken.simulatedSeconds / base.simulatedSeconds)} less than that of the plan of least seconds one after another`;
+  const word = `${name}: chosen for its simulated step of ${secondsText(taken.simulatedSeconds)}, ${percentText(1 - taken.simulatedSeconds / base.simulatedSeconds)} less than that of the plan of least seconds one after another`;
   return { result: planOfChoice(prepared, taken.choice, plan, certificate, [...plan.proof.evidence, word]), name, ...step };
 } // prettier-ignore
 

@@ -247,7 +247,7 @@ function stepText({ name, simulatedSeconds, baseSimulatedSeconds, serialSeconds,
   const proven = boundSeconds === null || gap === null ? '' : `; no plan takes less than ${secondsText(boundSeconds)} (gap ${percentText(gap)})`;
   const first = `overlapped ${secondsText(simulatedSeconds)} simulated, communication beside compute${proven}`;
   if (name === undefined) return first;
-  return `${first}\n           ${name === '' ? 'a plan for this step' : name}: ${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} less than the plan of least seconds one after another (${secondsText(baseSimulatedSeconds)})\n           one after another it takes ${percentText(excessOver(baseSerialSeconds, serialSeconds))} more than that plan, which --objective serial prints`;
+  return `${first}\n           ${name}: ${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} less than the plan of least seconds one after another (${secondsText(baseSimulatedSeconds)})\n           one after another it takes ${percentText(excessOver(baseSerialSeconds, serialSeconds))} more than that plan, which --objective serial prints`;
 } // prettier-ignore
 
 /** What `--json` prints of a plan with overlap in view, beside the plan. */
