@@ -232,8 +232,8 @@ async function withStep(
   recipes: Awaited<ReturnType<typeof priceRecipes>>,
   deadline: Deadline,
 ): Promise<OverlappedStep | undefined> {
-  if (deadline.isOver) return undefined;
   const known = recipes.flatMap((r) => (r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : []));
+  if (known.length === 0 || deadline.isOver) return undefined;
   const { overlappedStep } = await import('../../../simulate/overlap/known-plan.ts');
   return overlappedStep(result, known, deadline);
 }
