@@ -36,7 +36,7 @@ async function write(model: string): Promise<void> {
 test('a while loop and a map are what they are before they are cut', async () => {
   await write('iterated');
   const program = readFileSync(join(folder, 'check/program.py'), 'utf8');
-  expect(program).toMatch(/ = while_loop\(here, while_cond\w+, while_body\w+, \[/);
+  expect(program).toMatch(/ = while_loop\(here, while_cond\w+, while_body\w+, first_while_loop, \[/);
   expect(program).toMatch(/ = scan\(here, map_body\w+, \[\], \[\w+\], \[/);
   const { status, answer } = check();
   expect(answer).toMatchObject({ compared: 1, failed: [] });
