@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { compareRun, readTrace } from '../../src/export/torch/doctor.ts';
+import { compareRun } from '../../src/export/torch/doctor.ts';
+import { readTrace } from '../../src/export/torch/trace.ts';
 import { builtinOperators } from '../../src/index.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
 import { runningPlans, type RunningPlan } from './running-plans.ts';

@@ -12,17 +12,7 @@ import type { ExportSource } from '../target.ts';
 import { operatorText } from './arguments.ts';
 import { splitProgram } from './split.ts';
 import { collectiveRows } from './tables.ts';
-
-/** A complete event of a trace; microseconds. */
-interface TraceSpan {
-  readonly name: string;
-  readonly cat: string;
-  readonly tid: number;
-  readonly ts: number;
-  readonly dur: number;
-  /** Ties a kernel to the call that launched it. */
-  readonly correlation: number | undefined;
-}
+import { DeviceTimes, type TraceSpan } from './trace.ts';
 
 /** One call of the program, or one collective. */
 interface MeasuredCall {
@@ -56,7 +46,6 @@ export interface RunReport {
 const MICRO = 1e-6;
 /** What the ranges of a step are in a trace: of a function of autograd, or named by hand. */
 const RANGES = new Set(['cpu_op', 'user_annotation']);
-const DEVICE = new Set(['kernel', 'gpu_memcpy', 'gpu_memset']);
 const MISSES = 5;
 /** What `program.py` calls around the calls of the graph: waits, and copies for collectives. */
 const AROUND = new Set(['_c10d_functional::wait_tensor', 'aten::contiguous', 'aten::clone', 'aten::div', 'aten::reshape', 'aten::index', 'aten::ones', 'aten::cat', 'aten::narrow', 'aten::mul']); // prettier-ignore
@@ -67,24 +56,6 @@ const FUNCTIONAL: Readonly<Record<string, string>> = {
   all_to_all: 'all_to_all_single',
   collective_permute: 'all_to_all_single',
 };
-
-/** @throws E_SYNTAX, with the place, for text that is no trace */
-export function readTrace(text: string, file: string): TraceSpan[] {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    const why = (error as Error).message.replace(/\s+/g, ' ');
-    throw new ShardwrightError('E_SYNTAX', `it is no JSON: ${why}`, { file, hint: 'give what torch.profiler wrote by export_chrome_trace.' }); // prettier-ignore
-  }
-  const events = typeof value === 'object' && value !== null && 'traceEvents' in value ? value.traceEvents : undefined;
-  if (!Array.isArray(events)) throw new ShardwrightError('E_SYNTAX', 'there is no list traceEvents', { file, hint: 'give what torch.profiler wrote by export_chrome_trace.' }); // prettier-ignore
-  return (events as (Partial<TraceSpan> & { ph?: string; args?: { correlation?: unknown } })[]).flatMap(({ ph, name, cat, tid, ts, dur, args }) =>
-    ph === 'X' && typeof name === 'string' && typeof cat === 'string' && typeof ts === 'number' && typeof dur === 'number'
-      ? [{ name, cat, tid: Number(tid), ts, dur, correlation: typeof args?.correlation === 'number' ? args.correlation : undefined }]
-      : [],
-  ).sort((a, b) => a.ts - b.ts || b.dur - a.dur);
-} // prettier-ignore
 
 /**
  * Matches the last step of a trace with the program of a plan.
@@ -164,46 +135,6 @@ export function compareRun(source: ExportSource, plan: Plan, model: CollectiveMo
 /** Whether an event of a trace is a call of the program; what stands for a collective has its name in a space of its own. */
 function isCall(name: string, op: string, isCollective: boolean): boolean {
   return isCollective ? name.split('::')[1] === op.split('::')[1] : name === op;
-}
-
-/** Microseconds of the device for the calls of one step: kernels, copies and fills belong to the call that launched them. */
-class DeviceTimes {
-  /** From the start of the first to the end of the last. */
-  readonly step: number;
-  /** In which one ran that is no collective. */
-  readonly busy: number;
-  /** When and for how long, by the time of the launch. */
-  private readonly launched: readonly { readonly at: number; readonly tid: number; readonly dur: number }[];
-
-  constructor(spans: readonly TraceSpan[], within: readonly TraceSpan[]) {
-    const launches = new Map<number, TraceSpan>();
-    for (const span of spans)
-      if (span.cat.startsWith('cuda_') && span.correlation !== undefined) launches.set(span.correlation, span);
-    const own = spans.flatMap((span) => {
-      const by = DEVICE.has(span.cat) && span.correlation !== undefined ? launches.get(span.correlation) : undefined;
-      return by !== undefined && within.some(({ ts, dur }) => by.ts >= ts && by.ts <= ts + dur) ? [{ span, by }] : [];
-    });
-    this.launched = own.map(({ span, by }) => ({ at: by.ts, tid: by.tid, dur: span.dur })).sort((a, b) => a.at - b.at);
-    const starts = own.map(({ span }) => span.ts);
-    const ends = own.map(({ span }) => span.ts + span.dur);
-    this.step = own.length === 0 ? 0 : Math.max(...ends) - Math.min(...starts);
-    let until = -Infinity;
-    let busy = 0;
-    // Spans are in the order of their starts.
-    for (const { span } of own) {
-      if (span.name.startsWith('nccl')) continue;
-      const end = span.ts + span.dur;
-      busy += Math.max(0, end - Math.max(until, span.ts));
-      until = Math.max(until, end);
-    }
-    this.busy = busy;
-  }
-
-  of({ ts, dur, tid }: TraceSpan): number {
-    let sum = 0;
-    for (const one of this.launched) if (one.tid === tid && one.at >= ts && one.at <= ts + dur) sum += one.dur;
-    return sum;
-  }
 }
 
 function backwardOf(forward: TraceSpan, backward: TraceSpan | undefined): TraceSpan[] {

@@ -1,6 +1,7 @@
 /** `doctor`: a profiler trace of a real run beside the prices of its plan. In: a plan folder, a trace. Out: a table, or JSON. */
 import { ShardwrightError } from '../../../errors.ts';
-import { compareRun, readTrace, type RunReport } from '../../../export/torch/doctor.ts';
+import { compareRun, type RunReport } from '../../../export/torch/doctor.ts';
+import { readTrace } from '../../../export/torch/trace.ts';
 import { exportSource } from '../../../export/target.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import { planSchedule } from '../../../simulate/timeline/from-plan.ts';
