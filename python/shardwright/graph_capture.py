@@ -12,6 +12,8 @@ import inspect
 import json
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -65,14 +67,16 @@ def capture(
             False: the output as it is.
         targets: example inputs of the loss function; the parallel module takes them after those of the model.
         path: the text file.
-        device: type of the device that the graph is for; default that of the first parameter, `cpu` for meta.
+        device: type of the device that the graph is for; default that of the first parameter, `cpu` for meta. One that is
+            not here is tried in a process of its own.
 
     Raises:
         CaptureError: for models that are no single graph, outputs that are no tensors, and tensors that are no parameters,
-            buffers or inputs; each with its name.
+            buffers or inputs, each with its name; for a device without which PyTorch records nothing.
     """
     kwargs = dict(kwargs or {})
     kind = device or _device_of(model)
+    _refuse_absent(kind)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes: dict[int, Any] = {}
 
@@ -404,6 +408,32 @@ def _ties(model: nn.Module) -> list[list[str]]:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         groups.setdefault(id(parameter), []).append(name)
     return [names for names in groups.values() if len(names) > 1]
+
+
+#: Autograd asks the runtime of a device for its stream even where tensors are fake; where there is none, PyTorch ends the process.
+_PROBE = """
+import sys, torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+with FakeTensorMode():
+    torch.empty(2, device=sys.argv[1], requires_grad=True).sum().backward()
+"""
+
+
+def _refuse_absent(device: str) -> None:
+    """Refuses a device that this process has not, where PyTorch cannot do without: another process tries it."""
+    kind = torch.device(device).type
+    here = torch.accelerator.current_accelerator()
+    if kind in ("cpu", "meta") or (here is not None and here.type == kind and torch.accelerator.is_available()):
+        return
+    tried = subprocess.run([sys.executable, "-c", _PROBE, kind], capture_output=True, check=False)
+    if tried.returncode == 0:
+        return
+    raise CaptureError(
+        "E_DEVICE",
+        f"PyTorch {torch.__version__} finds no {kind} device here, and without one it records no graph for {kind}",
+        hint=f"capture where there is one, or with device='cpu': that graph runs on {kind} too unless it holds kernels of the CPU "
+        "alone, which fused attention is; capture it under torch.nn.attention.sdpa_kernel(SDPBackend.MATH).",
+    )
 
 
 def _device_of(model: nn.Module) -> str:

@@ -8,6 +8,7 @@ import torch
 from models import mlp
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from shardwright import CaptureError, capture
 
@@ -144,3 +145,29 @@ def test_inputs_that_the_model_does_not_take(tmp_path: Path) -> None:
         capture(model, (x, x), path=tmp_path / "m.fx.txt")
     with pytest.raises(CaptureError, match="input x: E_INPUT it is a object"):
         capture(model, (object(),), path=tmp_path / "m.fx.txt")
+
+
+class Attends(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q := self.q(x), q, q, is_causal=True).sum()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_here_is_refused(tmp_path: Path) -> None:
+    """PyTorch itself ends the process, by std::terminate."""
+    with pytest.raises(CaptureError) as caught:
+        capture(Attends(), (torch.randn(1, 2, 4, 8),), device="cuda", path=tmp_path / "m.fx.txt")
+    assert caught.value.code == "E_DEVICE"
+    assert "finds no cuda device here" in str(caught.value) and "device='cpu'" in str(caught.value)
+
+
+def test_attention_without_kernels_of_the_cpu(tmp_path: Path) -> None:
+    """What the hint of that refusal says."""
+    with sdpa_kernel(SDPBackend.MATH):
+        captured = capture(Attends(), (torch.randn(1, 2, 4, 8),), path=tmp_path / "m.fx.txt")
+    text = captured.path.read_text()
+    assert "softmax" in text and "for_cpu" not in text
