@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { deepspeedTarget } from '../../src/export/configs/deepspeed.ts';
 import { hfTarget } from '../../src/export/configs/hf.ts';
 import { megatronTarget } from '../../src/export/configs/megatron.ts';
+import { megatronSource, vocabularySource } from './recipe-plans.ts';
 import type { ExportFile, ExportSource, ExportTarget } from '../../src/export/target.ts';
 import { torchtitanTarget } from '../../src/export/configs/torchtitan.ts';
 
@@ -20,5 +21,29 @@ export interface ConfigRecord {
 export function configFiles(source: ExportSource): ExportFile[] {
   return CONFIG_TARGETS.flatMap((target) =>
     target.write(source).files.map(({ name, text }) => ({ name: `${target.name}/${name}`, text })),
+  );
+}
+
+export const RUN_RECORD = fileURLToPath(new URL('../fixtures/export/recipe-runs.json', import.meta.url));
+
+/** What trainers made of the files of `runFiles` when they ran. */
+export interface RunRecord {
+  /** SHA-256 of the files. */
+  readonly files: string;
+  readonly transformers: {
+    readonly version: string;
+    /** For each file the devices that each parameter is cut over; `error` is what logits and gradients differ by from one process. */
+    readonly made: readonly { readonly error?: number; readonly parts: Readonly<Record<string, number>> }[];
+  };
+}
+
+/** `distributed_config.json` of the two tensor-parallel plans, each in a folder of its own. */
+export async function runFiles(): Promise<ExportFile[]> {
+  const sources = { megatron: await megatronSource(), vocabulary: await vocabularySource() };
+  return Object.entries(sources).flatMap(([plan, source]) =>
+    hfTarget
+      .write(source)
+      .files.filter(({ name }) => name === 'distributed_config.json')
+      .map(({ name, text }) => ({ name: `${plan}/${name}`, text })),
   );
 }

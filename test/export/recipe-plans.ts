@@ -11,14 +11,14 @@ const llama = (): Graph => load('torch/llama-tiny/joint.expanded');
 const COLUMN = /(q|k|v|gate|up)_proj\.weight$/;
 const ROW = /(o|down)_proj\.weight$/;
 
-async function pinned(mesh: string, spec: (name: string) => string, product: (name: string) => string, rows: string, graph = llama()): Promise<ExportSource> {
+async function pinned(mesh: string, spec: (name: string) => string, product: (name: string) => string, rows: string, graph = llama(), looked = rows): Promise<ExportSource> {
   const names = new Map(graph.nodes.map((node) => [node.name, node]));
   const pins = graph.nodes.flatMap((node): { node: string; spec: string }[] => {
     const { role, roleName = '' } = node.meta;
     if (role === 'state') return node.type.kind === 'tensor' && node.type.shape.length > 0 ? [{ node: node.name, spec: rows }] : [];
     if (role === 'parameter') return [{ node: node.name, spec: spec(roleName) }];
     if (node.kind === 'placeholder' && role === 'input') return [{ node: node.name, spec: rows }];
-    if (node.target === 'aten.embedding.default') return [{ node: node.name, spec: rows }];
+    if (node.target === 'aten.embedding.default') return [{ node: node.name, spec: looked }];
     const [, turned] = node.args;
     if (node.target !== 'aten.mm.default' || node.meta.phase === 'backward') return [];
     const view = turned !== null && typeof turned === 'object' && 'name' in turned ? names.get(turned.name) : undefined;
@@ -37,6 +37,19 @@ export const megatronSource = (): Promise<ExportSource> =>
     (name) => (COLUMN.test(name) ? 'S(0)S(1)' : ROW.test(name) ? 'S(0)P(sum)' : 'S(0)R'),
     'S(0)R',
   );
+
+/** The same, with both tables cut by the vocabulary. */
+export const vocabularySource = (): Promise<ExportSource> => {
+  const isTable = (name: string): boolean => /(embed_tokens|lm_head)\.weight$/.test(name);
+  return pinned(
+    'dp=2,tp=2',
+    (name) => (COLUMN.test(name) || isTable(name) ? 'RS(0)' : ROW.test(name) ? 'RS(1)' : 'RR'),
+    (name) => (COLUMN.test(name) || isTable(name) ? 'S(0)S(1)' : ROW.test(name) ? 'S(0)P(sum)' : 'S(0)R'),
+    'S(0)R',
+    llama(),
+    'S(0)P(sum)',
+  );
+};
 
 /** Every parameter cut along its first dim, gathered where it is used. */
 export const fsdpSource = (): Promise<ExportSource> => pinned('dp=2', () => 'S(0)', () => 'S(0)', 'S(0)'); // prettier-ignore

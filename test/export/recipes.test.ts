@@ -12,9 +12,16 @@ import type { ExportSource } from '../../src/export/target.ts';
 import { EXPORT_TARGETS } from '../../src/export/targets.ts';
 import { torchDtensorTarget } from '../../src/export/torch-dtensor.ts';
 import { torchtitanTarget } from '../../src/export/configs/torchtitan.ts';
-import { CONFIG_RECORD, configFiles, type ConfigRecord } from './config-record.ts';
+import {
+  CONFIG_RECORD,
+  configFiles,
+  RUN_RECORD,
+  runFiles,
+  type ConfigRecord,
+  type RunRecord,
+} from './config-record.ts';
 import { hashOf } from './jax-record.ts';
-import { fsdpSource, megatronSource, zeroSource } from './recipe-plans.ts';
+import { fsdpSource, megatronSource, vocabularySource, zeroSource } from './recipe-plans.ts';
 
 let tp: ExportSource;
 let fsdp: ExportSource;
@@ -44,7 +51,11 @@ describe('FM-74: column and row parallel over tp, data parallel over dp', () => 
   test('hf: the same keys without the wrapper', () => {
     const plan = JSON.parse(text(hfTarget, tp, 'tp_plan.json')) as Record<string, string>;
     const wanted = Object.fromEntries([...COLUMNS.map((m) => [m, 'colwise']), ...ROWS.map((m) => [m, 'rowwise'])].map(([m, style]) => [`model.layers.*.${m}`, style])); // prettier-ignore
-    expect(plan).toEqual(wanted);
+    // transformers keeps the rules of its own plan that it is told nothing about, here those of the tables.
+    const whole = { 'model.embed_tokens': 'replicate', lm_head: 'replicate' };
+    expect(plan).toEqual({ ...wanted, ...whole });
+    const config = { tp_size: 2, fsdp_size: 1, dp_replicate_size: 2, tp_plan: plan };
+    expect(JSON.parse(text(hfTarget, tp, 'distributed_config.json'))).toEqual(config);
   });
 
   test('deepspeed: two partitions', () => {
@@ -96,6 +107,17 @@ describe('the real packages', () => {
       deepspeed: { made: { batch: 1, stage: 0, autotp: 2 } },
       accelerate: { made: { processes: 4 } },
     }); // prettier-ignore
+  });
+
+  test('transformers ran these very plans on four processes, with the parameters cut as planned', async () => {
+    const record = JSON.parse(readFileSync(RUN_RECORD, 'utf8')) as RunRecord;
+    const hint = 'run SHARDWRIGHT_RECORD=1 npm run test:engines -- test/engines/recipe-runs.test.ts';
+    expect(hashOf(await runFiles()), hint).toBe(record.files);
+    const sources = [tp, await vocabularySource()];
+    record.transformers.made.forEach(({ parts }, k) => {
+      for (const { name, placement } of sources[k].plan.parameters)
+        expect(parts[name.slice('model.'.length)], name).toBe(placement.includes('S') ? 2 : 1);
+    });
   });
 });
 

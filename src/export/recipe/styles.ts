@@ -16,6 +16,8 @@ export interface StyledModule {
 
 interface Styles {
   readonly modules: readonly StyledModule[];
+  /** Paths of modules with a table or matrix that no tensor-parallel dim cuts, folded like those. */
+  readonly whole: readonly string[];
   readonly losses: readonly ExportLoss[];
 }
 
@@ -27,14 +29,18 @@ function moduleOf(name: string): { readonly module: string; readonly kind: strin
 
 export function tensorStyles({ roles, parameters }: PlanRoles, { mesh }: ExportSource): Styles {
   const tensor = roles.flatMap((role, m) => (role === 'tensor' ? [m] : []));
-  const byModule = new Map<string, Style>();
+  const byModule = new Map<string, Style | 'whole'>();
   const losses: ExportLoss[] = [];
   for (const parameter of parameters) {
     const { name, stored, used } = parameter;
     const cut = tensor.map((m) => used[m]);
     const inPieces = cut.filter((d) => d >= 0);
     const lost = (instead: string): void => void losses.push({ item: name, planned: stored.text, instead });
-    if (inPieces.length === 0) continue;
+    if (inPieces.length === 0) {
+      const { module } = moduleOf(name);
+      if (parameter.shape.length > 1 && !byModule.has(module)) byModule.set(module, 'whole');
+      continue;
+    }
     if (inPieces.length < cut.length || new Set(inPieces).size > 1) {
       lost(`it is cut by some of the tensor-parallel mesh dims (${tensor.map((m) => mesh.names[m]).join(', ')}) only; a style cuts by all of them`);
       continue;
@@ -44,7 +50,12 @@ export function tensorStyles({ roles, parameters }: PlanRoles, { mesh }: ExportS
     if (style === undefined) lost(`no style cuts dim ${inPieces[0]} of it`);
     else if (kind === 'weight' || parameter.shape.length > 1) byModule.set(module, style);
   }
-  return { modules: folded(byModule, parameters), losses };
+  const all = folded(byModule, parameters);
+  return {
+    modules: all.flatMap(({ path, style }) => (style === 'whole' ? [] : [{ path, style }])),
+    whole: all.flatMap(({ path, style }) => (style === 'whole' ? [path] : [])),
+    losses,
+  };
 } // prettier-ignore
 
 function styleOf({ shape, outFirst, isTable }: ParameterUse, dim: number, kind: string): Style | undefined {
@@ -56,12 +67,12 @@ function styleOf({ shape, outFirst, isTable }: ParameterUse, dim: number, kind: 
 }
 
 /** A number in a path becomes `*` where every number that occurs there has the same style. */
-function folded(styles: ReadonlyMap<string, Style>, parameters: readonly ParameterUse[]): StyledModule[] {
+function folded<S>(styles: ReadonlyMap<string, S>, parameters: readonly ParameterUse[]): { path: string; style: S }[] {
   const all = new Set(parameters.map(({ name }) => moduleOf(name).module));
   const star = (path: string): string => path.replace(/(^|\.)\d+(?=\.|$)/g, '$1*');
   const groups = new Map<string, string[]>();
   for (const path of all) groups.set(star(path), [...(groups.get(star(path)) ?? []), path]);
-  const out: StyledModule[] = [];
+  const out: { path: string; style: S }[] = [];
   for (const [pattern, paths] of groups) {
     const found = paths.map((path) => styles.get(path));
     const [first] = found;
