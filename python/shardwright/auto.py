@@ -45,7 +45,7 @@ def auto_parallelize(
         loss: as for `capture`.
         targets: as for `capture`.
         folder: where plan and program are written.
-        compile: as for `parallelize`.
+        compile: as for `parallelize`; the plan is then priced so, unless `compiled=False`.
         flags: of `plan`.
 
     Raises:
@@ -63,7 +63,9 @@ def auto_parallelize(
     if dist.get_rank() == first:
         try:
             captured = capture(model, example_inputs, example_kwargs, loss=loss, targets=targets, path=Path(folder) / "model.fx.txt")
-            make_plan(captured, mesh=mesh, cluster=cluster, out=folder, **flags)
+            # Literal prices of other planners know calls one by one only.
+            compiled = {"compiled": True} if compile and flags.get("cost") != "autoparallel" else {}
+            make_plan(captured, mesh=mesh, cluster=cluster, out=folder, **{**compiled, **flags})
         except ShardwrightError as error:
             failed, fault = error, [(type(error).__name__, error.code, error.message, error.hint, error.place)]
         except Exception as error:

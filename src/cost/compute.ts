@@ -4,7 +4,7 @@
  */
 
 import type { DType } from '../graph/types.ts';
-import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
+import { metaBytes, type OperatorRecord, type TypedContext } from '../ops/record/record.ts';
 import type { BodyTraffic } from '../ops/record/rule.ts';
 import type { Cluster } from './hardware/cluster.ts';
 import { matrixSeconds } from './kernels/matmul.ts';
@@ -16,6 +16,21 @@ import type { CostRecord } from './collective-model.ts';
 /** Classes that run no kernel of their own. */
 const FREE_CLASSES: ReadonlySet<string> = new Set(['view', 'control']);
 
+/**
+ * What of a call reaches memory where a compiler joins calls into kernels: shares of its tensors at any sizes. An input of which half is
+ * read elsewhere in the kernel has .5, one that is read twice 2.
+ */
+export interface CallTraffic {
+  /** By tensor input. */
+  readonly inputs: readonly number[];
+  /** By result. */
+  readonly outputs: readonly number[];
+  /** Kernels that the call stands for; 0 inside one that another call stands for. */
+  readonly kernels: number;
+  /** Read besides, by tensor input, where the rows that the call reduces are cut over devices. */
+  readonly cut?: readonly number[];
+}
+
 /** What a preset adds to the roofline. */
 export interface ComputeOptions {
   /**
@@ -25,6 +40,8 @@ export interface ComputeOptions {
   readonly attentionShare?: number;
   /** Kernels that run in place of the operator's own one. */
   readonly body?: BodyTraffic | undefined;
+  /** What the call moves in a compiled program; absent: the call is a kernel of its own. */
+  readonly traffic?: CallTraffic | undefined;
 }
 
 /** Attention kernels made for the device reach a good half of the dense peak (FlashAttention-3 and vendors' kernels). */
@@ -36,6 +53,21 @@ function workDtype(ctx: TypedContext): DType {
   return metas.find((m) => FLOATS.has(m.dtype))?.dtype ?? metas[0]?.dtype ?? 'f32';
 }
 const FLOATS: ReadonlySet<DType> = new Set<DType>(['f64', 'f32', 'bf16', 'f16', 'f8e4m3fn', 'f8e5m2', 'c64', 'c128']);
+
+/** Bytes and kernels of a call: as it is, as what runs in its place, or as a part of a compiled kernel. */
+function workOf(record: OperatorRecord, ctx: TypedContext, { body, traffic }: ComputeOptions): BodyTraffic {
+  if (traffic === undefined) return body ?? { bytes: record.bytes(ctx), kernels: 1 };
+  const { inputs, outputs, cut } = traffic;
+  let { kernels } = traffic;
+  let bytes = 0;
+  ctx.inputs.forEach((meta, k) => (bytes += (inputs[k] ?? 0) * metaBytes(meta)));
+  ctx.outputs.forEach((meta, k) => (bytes += meta === null ? 0 : (outputs[k] ?? 0) * metaBytes(meta)));
+  if (body !== undefined && cut !== undefined) {
+    ctx.inputs.forEach((meta, k) => (bytes += (cut[k] ?? 0) * metaBytes(meta)));
+    kernels++;
+  }
+  return { bytes, kernels };
+}
 
 /**
  * Price of one call with its parts.
@@ -49,7 +81,7 @@ export function computeCost(
   options: ComputeOptions = {},
 ): CostRecord {
   if (FREE_CLASSES.has(record.cls)) return { seconds: 0, kind: record.cls, terms: {}, source: 'no kernel' };
-  const { bytes, kernels } = options.body ?? { bytes: record.bytes(ctx), kernels: 1 };
+  const { bytes, kernels } = workOf(record, ctx, options);
   const matrix = record.flops(ctx).matrix;
   if (bytes <= 0 && matrix <= 0) return { seconds: 0, kind: record.cls, terms: {}, source: 'no work' };
   const memorySeconds = bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);

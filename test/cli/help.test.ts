@@ -38,7 +38,7 @@ describe('help', () => {
 
   it('of plan begins with the devices and ends with what is written; a command to copy stays on its line', async () => {
     const groups = [...(await lists('plan'))].filter(([heading]) => !heading.startsWith('Example'));
-    expect(groups[0]).toEqual(['Devices and their prices:', ['--mesh', '--cluster', '--cost', '--calibration', '--collectives']]); // prettier-ignore
+    expect(groups[0]).toEqual(['Devices and their prices:', ['--mesh', '--cluster', '--cost', '--compiled', '--calibration', '--collectives']]); // prettier-ignore
     expect(groups.at(-1)![0]).toBe('Output:');
     const { out } = await cli('plan', '--help');
     expect(out).toMatch(/^ {2}\$ shardwright plan .* --collectives nccl-table\.txt$/m);

@@ -3,12 +3,11 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
-import type { BodyTraffic } from '../../ops/record/rule.ts';
 import { alphaBeta } from '../collectives/alpha-beta.ts';
 import { autoparallelCompute, autoparallelModel } from './autoparallel.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import type { CollectiveModel, CostRecord } from '../collective-model.ts';
-import { ATTENTION_SHARE, computeCost } from '../compute.ts';
+import { ATTENTION_SHARE, computeCost, type ComputeOptions } from '../compute.ts';
 import { dtensorModel } from './dtensor.ts';
 import { hostSize } from '../hardware/topology.ts';
 import { COST_PRESETS, type CostPreset } from './names.ts';
@@ -56,15 +55,15 @@ const ON_THE_CLUSTER: ReadonlySet<string> = new Set(['alpha-beta', 'nccl']);
  * attention at what its kernels reach under `nccl`.
  *
  * @param ctx the call at the sizes of the largest shard
- * @param body what runs in place of the operator's own kernel, see `bodyTraffic`
+ * @param runs what runs in place of the operator's own kernel, or as a part of a compiled one
  */
 export function presetComputeCost(
   preset: string,
   record: OperatorRecord,
   ctx: TypedContext,
   cluster: Cluster,
-  body?: BodyTraffic,
+  runs: Pick<ComputeOptions, 'body' | 'traffic'> = {},
 ): CostRecord {
   if (preset === 'autoparallel') return autoparallelCompute(record, ctx, cluster);
-  return computeCost(record, ctx, cluster, preset === 'nccl' ? { attentionShare: ATTENTION_SHARE, body } : { body });
+  return computeCost(record, ctx, cluster, preset === 'nccl' ? { attentionShare: ATTENTION_SHARE, ...runs } : runs);
 }

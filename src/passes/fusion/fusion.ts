@@ -1,83 +1,66 @@
-/** Groups pointwise calls as a compiler fuses them and gives the compute seconds with and without fusion. */
+/**
+ * Takes a graph and gives what a compiler makes of it: which calls run as one kernel, what of each call then reaches memory, and the
+ * compute seconds with and without. The graph itself is left as it is: fusion changes prices, not placements. The rules are those of
+ * PyTorch's Inductor (`loop-forms.ts`, `joined-loops.ts`, `written.ts`).
+ */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
-import { computeCost, type ComputeOptions } from '../../cost/compute.ts';
-import { DTYPE_BYTES, type Graph, type ValueType } from '../../graph/types.ts';
-import { eachOperand } from '../../graph/value.ts';
+import { computeCost, type CallTraffic, type ComputeOptions } from '../../cost/compute.ts';
+import type { Graph } from '../../graph/types.ts';
+import { metaBytes } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { callContext, tensorMeta, tensorMetas } from '../call-context.ts';
+import { callContext, tensorMetas } from '../call-context.ts';
+import { callGraph } from './calls.ts';
+import { joinedLoops } from './joined-loops.ts';
+import { loopTraffic } from './loop-traffic.ts';
+import { Memory } from './written.ts';
 
-/**
- * What a compiler fuses, as groups of pointwise calls that run as one kernel, and the compute time of a graph with and
- * without it. A group reads its outside inputs once and writes what somebody outside reads; what stays inside never
- * reaches memory. The graph itself is left as it is: fusion changes prices, not placements.
- */
+/** Calls that run as one kernel. */
 export interface FusedGroup {
-  /** Names of the calls, in program order. */
+  /** Names of the calls, in program order; views are none. */
   readonly nodes: readonly string[];
-  /** Bytes read from and written to memory by the one kernel. */
+  /** Bytes read from and written to memory by the kernel. */
   readonly bytes: number;
 }
 
 /**
- * Groups of pointwise calls (and views between them): a call joins the group of its last pointwise input when all readers of
- * that input come no later than the call and lie in the group, so that the group can run at the place of its last call.
+ * What of each call reaches memory once a compiler has joined calls, by the name of its node. Calls that a library runs as they are
+ * (products, attention, sorts) are not in it, and views have no kernel.
+ *
+ * @param scopeOf the body that a node of an opened graph runs in; absent: the program is a straight line
  */
-export function fusedGroups(graph: Graph, table: OperatorTable): FusedGroup[] {
-  const index = new Map(graph.nodes.map((n, i) => [n.name, i]));
-  const readers = graph.nodes.map((): number[] => []);
-  const inputsOf = graph.nodes.map((node, i) => {
-    const inputs = new Set<number>();
-    eachOperand(node, (name) => {
-      const at = index.get(name);
-      if (at !== undefined) inputs.add(at);
-    });
-    for (const j of inputs) readers[j].push(i);
-    return [...inputs];
-  });
-  const outside = new Set<number>();
-  for (const output of graph.outputs) {
-    const at = output.value === null ? undefined : index.get(output.value);
-    if (at !== undefined) outside.add(at);
-  }
-  const fuses = graph.nodes.map((n) => {
-    const cls = n.kind === 'call' ? table.get(n.target)?.cls : undefined;
-    return (cls === 'pointwise' || cls === 'view') && n.type.kind === 'tensor';
-  });
-  const group = new Int32Array(graph.nodes.length).fill(-1);
-  const members: number[][] = [];
-  graph.nodes.forEach((_, i) => {
-    if (!fuses[i]) return;
-    // Only values with one reader are swallowed: anything else has to be written anyway.
-    const sole = inputsOf[i].filter((j) => group[j] >= 0 && readers[j].length === 1 && !outside.has(j));
-    const home = sole.length > 0 ? group[sole[sole.length - 1]] : members.push([]) - 1;
-    for (const j of sole) {
-      const other = group[j];
-      if (other === home) continue;
-      for (const k of members[other]) group[k] = home;
-      members[home].push(...members[other]);
-      members[other] = [];
-    }
-    group[i] = home;
-    members[home].push(i);
-  });
-  return members
-    .filter((m) => m.some((i) => table.get(graph.nodes[i].target)?.cls === 'pointwise'))
-    .map((m) => {
-      const inside = new Set(m);
-      const read = new Set<number>();
-      let bytes = 0;
-      for (const i of m) {
-        for (const j of inputsOf[i]) if (!inside.has(j)) read.add(j);
-        if (outside.has(i) || readers[i].some((r) => !inside.has(r)) || readers[i].length === 0)
-          bytes += bytesOf(graph.nodes[i].type);
-      }
-      for (const j of read) bytes += bytesOf(graph.nodes[j].type);
-      return { nodes: m.sort((a, b) => a - b).map((i) => graph.nodes[i].name), bytes };
-    });
+export function compiledTraffic(
+  graph: Graph,
+  table: OperatorTable,
+  scopeOf?: (name: string) => number,
+): ReadonlyMap<string, CallTraffic> {
+  const calls = callGraph(graph, table, scopeOf);
+  const unitOf = joinedLoops(calls);
+  return loopTraffic(calls, unitOf, new Memory(calls, unitOf));
 }
 
-/** Compute seconds of a graph on one device, unsharded: kernel by kernel, and with pointwise chains as one kernel each. */
+/** Groups of loops (elementwise calls, copies, lookups, reductions and norms) that a compiler runs as one kernel each. */
+export function fusedGroups(graph: Graph, table: OperatorTable): FusedGroup[] {
+  const calls = callGraph(graph, table);
+  const unitOf = joinedLoops(calls);
+  const traffic = loopTraffic(calls, unitOf, new Memory(calls, unitOf));
+  const metas = tensorMetas(graph);
+  const groups = new Map<number, { nodes: string[]; bytes: number }>();
+  calls.calls.forEach(({ node, form }, i) => {
+    const record = table.get(node.target);
+    const ctx = record === undefined ? undefined : callContext(node, record, metas);
+    const { inputs, outputs } = traffic.get(node.name) ?? { inputs: [], outputs: [] };
+    if (form === undefined || ctx === undefined) return;
+    const group = groups.get(unitOf[i]) ?? { nodes: [], bytes: 0 };
+    groups.set(unitOf[i], group);
+    group.nodes.push(node.name);
+    ctx.inputs.forEach((meta, k) => (group.bytes += (inputs[k] ?? 0) * metaBytes(meta)));
+    ctx.outputs.forEach((meta, k) => (group.bytes += meta === null ? 0 : (outputs[k] ?? 0) * metaBytes(meta)));
+  });
+  return [...groups.values()].filter(({ bytes }) => bytes > 0);
+}
+
+/** Compute seconds of a graph on one device, unsharded: call by call, and as a compiler joins calls. */
 export interface FusedSeconds {
   readonly eagerSeconds: number;
   readonly fusedSeconds: number;
@@ -85,7 +68,7 @@ export interface FusedSeconds {
   readonly fusedKernels: number;
 }
 
-/** Compute seconds of a graph if elementwise chains were fused, beside those of its calls one by one. */
+/** Compute seconds of a graph if a compiler joined its calls, beside those of its calls one by one. */
 export function fusedComputeSeconds(
   graph: Graph,
   table: OperatorTable,
@@ -93,32 +76,19 @@ export function fusedComputeSeconds(
   options: ComputeOptions = {},
 ): FusedSeconds {
   const metas = tensorMetas(graph);
-  const fused = fusedGroups(graph, table);
-  const inGroup = new Set(fused.flatMap((g) => g.nodes));
-  let eagerSeconds = 0;
-  let fusedSeconds = 0;
-  let eagerKernels = 0;
-  let fusedKernels = 0;
+  const compiled = compiledTraffic(graph, table);
+  const total = { eagerSeconds: 0, fusedSeconds: 0, eagerKernels: 0, fusedKernels: 0 };
   for (const node of graph.nodes) {
     const record = node.kind === 'call' ? table.get(node.target) : undefined;
     const ctx = record === undefined ? undefined : callContext(node, record, metas);
     if (record === undefined || ctx === undefined) continue;
     const { seconds } = computeCost(record, ctx, cluster, options);
     if (seconds === 0) continue;
-    eagerSeconds += seconds;
-    eagerKernels++;
-    if (inGroup.has(node.name)) continue;
-    fusedSeconds += seconds;
-    fusedKernels++;
+    const traffic = compiled.get(node.name);
+    total.eagerSeconds += seconds;
+    total.eagerKernels++;
+    total.fusedSeconds += computeCost(record, ctx, cluster, { ...options, traffic }).seconds;
+    total.fusedKernels += traffic?.kernels ?? 1;
   }
-  for (const { bytes } of fused) {
-    fusedSeconds += Math.max(bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency), cluster.launchSeconds);
-    fusedKernels++;
-  }
-  return { eagerSeconds, fusedSeconds, eagerKernels, fusedKernels };
-}
-
-function bytesOf(type: ValueType): number {
-  const meta = tensorMeta(type);
-  return meta === undefined ? 0 : meta.shape.reduce((a, b) => a * b, DTYPE_BYTES[meta.dtype]);
+  return total;
 }

@@ -63,7 +63,10 @@ export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeS
     const key = `${body?.bytes ?? ''}:${inputs.map((m) => m.shape.join('x')).join()}>${outputs.map((m) => m?.shape.join('x')).join()}`;
     let cost = remembered.get(key);
     if (cost === undefined) {
-      cost = presetComputeCost(input.collectives.preset, record, local, input.cluster, body).seconds;
+      cost = presetComputeCost(input.collectives.preset, record, local, input.cluster, {
+        body,
+        traffic: entry.traffic,
+      }).seconds;
       remembered.set(key, cost);
     }
     for (let d = 0; d < dims; d++) {

@@ -121,6 +121,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
     unknown: z.enum(UNKNOWN),
     sharing: z.boolean(),
     joinedBodies: z.boolean().exactOptional(),
+    compiled: z.literal(true).exactOptional(),
     inputs: z.string(),
     outputs: z.string(),
     objective: z.enum(OBJECTIVES),

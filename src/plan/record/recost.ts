@@ -7,7 +7,7 @@ import type { CollectiveModel } from '../../cost/collective-model.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { internalError } from '../../errors.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
-import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
+import type { Model } from '../model/model.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
@@ -31,7 +31,7 @@ export function recost(
   cluster: Cluster,
   collectives: CollectiveModel,
   charges: RedistributionCharges,
-  opened?: Pick<OpenedGraph, 'loops' | 'carries'>,
+  { opened, traffic }: Pick<Model, 'opened' | 'traffic'> = {},
 ): number {
   const placed = new Map<string, readonly number[]>();
   const copies = new Set<string>();
@@ -102,7 +102,9 @@ export function recost(
     // Bodies of several kernels have collectives.
     const taken = planned.internalSeconds === undefined ? [] : rulesTaken(record.shard(call), planned, space);
     const body = collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, here);
-    seconds += presetComputeCost(collectives.preset, record, here, cluster, body).seconds * runs;
+    seconds +=
+      presetComputeCost(collectives.preset, record, here, cluster, { body, traffic: traffic?.get(node.name) }).seconds *
+      runs;
     taken.forEach((rule, d) => {
       for (const use of rule?.collectives ?? [])
         seconds += runs * collectives.seconds(use.kind, use.bytes(here), [d]) * (use.site?.times ?? 1);

@@ -34,7 +34,7 @@ export function writePlan(prepared: WrittenFrom, solution: Solution, memory: Pla
   // A redistributor of its own: the re-check asks every price anew.
   const fresh = new RedistributionCharges(new Redistributor(model.space, collectives));
   const { graph, flow, space, cluster } = model;
-  const recheckedSeconds = recost(decoded, graph, flow, table, space, cluster, collectives, fresh, model.opened);
+  const recheckedSeconds = recost(decoded, graph, flow, table, space, cluster, collectives, fresh, model);
   const { seconds, ...proof } = inSeconds(model, solution, recheckedSeconds);
   return {
     version: PLAN_VERSION,

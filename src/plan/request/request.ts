@@ -81,6 +81,8 @@ export interface PlanRequest {
   readonly sharing: boolean;
   /** Whether kernels in place of an operator's own one run as one, as the fused loss of a trainer does; absent: they run as exported. */
   readonly joinedBodies?: boolean;
+  /** Whether the program runs under a compiler, which joins calls (`compiledTraffic`); absent: call by call. */
+  readonly compiled?: true;
   /** Placements of inputs and outputs: `free`, or one sharding text for all of them (`R` everywhere for the tutorial). */
   readonly inputs: string;
   readonly outputs: string;

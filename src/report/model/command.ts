@@ -37,6 +37,7 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
   ];
   const words = flags.flatMap(([flag, value]) => (value === undefined ? [] : [flag, shellWord(value)]));
   if (request.shardings === 'ignore') words.push('--ignore-shardings');
+  if (request.compiled === true) words.push('--compiled');
   if (!request.sharing) words.push('--no-sharing');
   if (request.overlap === true) words.push('--overlap');
   return ['shardwright', 'plan', shellWord(graph), ...words].join(' ');

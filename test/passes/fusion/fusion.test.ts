@@ -1,38 +1,141 @@
 import { describe, expect, test } from 'vitest';
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { eachOperand } from '../../../src/graph/value.ts';
-import { fusedComputeSeconds, fusedGroups } from '../../../src/passes/fusion/fusion.ts';
+import { importGraph } from '../../../src/import/import.ts';
+import { compiledTraffic, fusedComputeSeconds, fusedGroups } from '../../../src/passes/fusion/fusion.ts';
 import { load, TABLE } from '../../plan/support.ts';
 
-describe('fused pointwise chains', () => {
-  test.each(['torch/mlp/joint.expanded', 'torch/llama-tiny/joint.expanded', 'torch/gpt2-2l/joint.expanded'])(
-    '%s: groups can run where their last call stands',
-    (model) => {
-      const graph = load(model);
-      const groups = fusedGroups(graph, TABLE);
-      const at = new Map(graph.nodes.map((n, i) => [n.name, i]));
-      const seen = new Set<string>();
-      for (const { nodes } of groups) {
-        const inside = new Set(nodes);
-        const last = Math.max(...nodes.map((n) => at.get(n) ?? -1));
-        for (const name of nodes) {
-          expect(seen.has(name)).toBe(false);
-          seen.add(name);
-          expect(['pointwise', 'view']).toContain(TABLE.get(graph.nodes[at.get(name) ?? 0].target)?.cls);
-        }
-        // Whoever outside reads a member comes after the last one, or reads the last one.
-        graph.nodes.forEach((node, i) => {
-          if (inside.has(node.name)) return;
-          eachOperand(node, (name) => {
-            if (inside.has(name)) expect(i).toBeGreaterThan(last);
-          });
-        });
-        for (const o of graph.outputs) if (o.value !== null && inside.has(o.value)) expect(at.get(o.value)).toBe(last);
-      }
-      expect(groups.some((g) => g.nodes.length > 1)).toBe(true);
-      const cost = fusedComputeSeconds(graph, TABLE, loadCluster('dgx-h100'));
-      expect(cost.fusedSeconds).toBeLessThanOrEqual(cost.eagerSeconds);
-      expect(cost.fusedKernels).toBeLessThanOrEqual(cost.eagerKernels);
-    },
-  );
+const CLUSTER = loadCluster('dgx-h100');
+
+/** Kernels of a program of these lines, as the calls of each with the bytes that it moves. */
+function kernels(...lines: readonly string[]): string[] {
+  const graph = importGraph(`swgraph 1\ngraph @g {\n${lines.map((line) => `  ${line}`).join('\n')}\n}\n`);
+  return fusedGroups(graph, TABLE).map(({ nodes, bytes }) => `${nodes.join(' ')}: ${bytes}`);
+}
+
+describe('loops that are joined', () => {
+  const x = 'in %x: f32[64, 128] input "x"';
+
+  test('a chain is one kernel, which reads what is outside and writes what is read outside', () => {
+    expect(
+      kernels(
+        x,
+        '%exp = aten.exp.default(%x): f32[64, 128]',
+        '%neg = aten.neg.default(%exp): f32[64, 128]',
+        '%add = aten.add.Tensor(%neg, %x): f32[64, 128]',
+        'out %add output 0',
+      ),
+    ).toEqual([`exp neg add: ${2 * 64 * 128 * 4}`]);
+  });
+
+  test('loops that read the same tensor are one kernel, which reads it once', () => {
+    expect(
+      kernels(
+        x,
+        '%exp = aten.exp.default(%x): f32[64, 128]',
+        '%neg = aten.neg.default(%x): f32[64, 128]',
+        'out %exp output 0',
+        'out %neg output 1',
+      ),
+    ).toEqual([`exp neg: ${3 * 64 * 128 * 4}`]);
+  });
+
+  test('a product ends a kernel: what it reads is written', () => {
+    expect(
+      kernels(
+        x,
+        'in %w: f32[128, 128] parameter "w"',
+        '%exp = aten.exp.default(%x): f32[64, 128]',
+        '%mm = aten.mm.default(%exp, %w): f32[64, 128]',
+        '%add = aten.add.Tensor(%mm, %exp): f32[64, 128]',
+        'out %add output 0',
+      ),
+    ).toEqual([`exp: ${2 * 64 * 128 * 4}`, `add: ${3 * 64 * 128 * 4}`]);
+  });
+
+  test('a norm takes in what is before and behind it', () => {
+    expect(
+      kernels(
+        'in %x: bf16[64, 128] input "x"',
+        'in %y: bf16[64, 128] input "y"',
+        'in %w: bf16[128] parameter "w"',
+        '%add = aten.add.Tensor(%x, %y): bf16[64, 128]',
+        '%norm = aten._fused_rms_norm.default(%add, [128], %w, 0.00001): (bf16[64, 128], f32[64, 1])',
+        '%first = operator.getitem(%norm, 0): bf16[64, 128]',
+        '%silu = aten.silu.default(%first): bf16[64, 128]',
+        'out %add output 0',
+        'out %silu output 1',
+      ),
+    ).toEqual([`add norm silu: ${4 * 64 * 128 * 2 + 128 * 2}`]);
+  });
+
+  test('rows that no cache keeps are read again for the pass behind their sum', () => {
+    const loss = (classes: number): string[] =>
+      kernels(
+        `in %x: bf16[16, ${classes}] input "x"`,
+        `%wide = aten._to_copy.default(%x, dtype=dtype:f32): f32[16, ${classes}]`,
+        `%soft = aten._log_softmax.default(%wide, 1, false): f32[16, ${classes}]`,
+        'out %soft output 0',
+      );
+    expect(loss(1000)).toEqual([`wide soft: ${16 * 1000 * (2 + 4)}`]);
+    expect(loss(128_000)).toEqual([`wide soft: ${16 * 128_000 * (2 * 2 + 4)}`]);
+  });
+
+  test('a loop that two kernels need is made again where it reads few tensors', () => {
+    expect(
+      kernels(
+        x,
+        '%exp = aten.exp.default(%x): f32[64, 128]',
+        '%rows = aten.sum.dim_IntList(%exp, [1]): f32[64]',
+        '%columns = aten.sum.dim_IntList(%exp, [0]): f32[128]',
+        'out %rows output 0',
+        'out %columns output 1',
+      ),
+    ).toEqual([`exp rows: ${64 * 128 * 4 + 64 * 4}`, `columns: ${64 * 128 * 4 + 128 * 4}`]);
+  });
+
+  test('the backward pass finds what the forward pass left in memory', () => {
+    expect(
+      kernels(
+        x,
+        '%exp = aten.exp.default(%x): f32[64, 128] ; forward',
+        '%neg = aten.neg.default(%exp): f32[64, 128] ; backward',
+        'out %neg grad "x"',
+      ),
+    ).toEqual([`exp: ${2 * 64 * 128 * 4}`, `neg: ${2 * 64 * 128 * 4}`]);
+  });
 });
+
+test.each(['torch/mlp/joint.expanded', 'torch/llama-tiny/joint.expanded', 'torch/gpt2-2l/joint.expanded'])(
+  '%s: no kernel waits for itself, none is in two, and joined kernels move no more',
+  (model) => {
+    const graph = load(model);
+    const groups = fusedGroups(graph, TABLE);
+    const kernelOf = new Map(groups.flatMap(({ nodes }, k) => nodes.map((node) => [node, `kernel ${k}`] as const)));
+    expect(kernelOf.size).toBe(groups.reduce((sum, { nodes }) => sum + nodes.length, 0));
+    // Kernels in an order in which each stands behind those that it reads: there is one if nothing goes round.
+    const reads = new Map<string, Set<string>>();
+    for (const node of graph.nodes) {
+      // A view, and a member of a tuple, is where its source is.
+      const isView = node.target === 'operator.getitem' || TABLE.get(node.target)?.cls === 'view';
+      if (isView) eachOperand(node, (name) => kernelOf.set(node.name, kernelOf.get(name) ?? name));
+      const own = kernelOf.get(node.name) ?? node.name;
+      const sources = reads.get(own) ?? new Set<string>();
+      reads.set(own, sources);
+      eachOperand(node, (name) => {
+        const source = kernelOf.get(name) ?? name;
+        if (source !== own) sources.add(source);
+      });
+    }
+    for (let left = -1; left !== reads.size; ) {
+      left = reads.size;
+      for (const [kernel, sources] of reads) if ([...sources].every((source) => !reads.has(source))) reads.delete(kernel);
+    }
+    expect([...reads.keys()]).toEqual([]);
+    const cost = fusedComputeSeconds(graph, TABLE, CLUSTER);
+    expect(cost.fusedSeconds).toBeLessThanOrEqual(cost.eagerSeconds);
+    expect(cost.fusedKernels).toBeLessThanOrEqual(cost.eagerKernels);
+    for (const [name, { inputs, outputs }] of compiledTraffic(graph, TABLE))
+      for (const share of [...inputs, ...outputs]) expect(share, name).toBeGreaterThanOrEqual(0);
+  },
+);

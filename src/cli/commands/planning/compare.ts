@@ -83,7 +83,7 @@ async function compareGiven(
     };
     return compareByConfig(config, point, options, run);
   }
-  for (const flag of ['globalBatch', 'tokens', 'layout', 'framework', 'compiled', 'fp8', 'like', 'threads', 'resume', 'equal'] as const)
+  for (const flag of ['globalBatch', 'tokens', 'layout', 'framework', 'fp8', 'like', 'threads', 'resume', 'equal'] as const)
     if (options[flag] !== undefined)
       throw new ShardwrightError('E_USAGE', `${longName(flag)} is for models by name or config; ${model} is compared as a graph`); // prettier-ignore
   // Plans of many meshes are compared, and the program speaks of one.

@@ -18,6 +18,7 @@ import {
 } from '../../input/flags/read.ts';
 import {
   CLUSTER,
+  COMPILED,
   EXPLAIN_SOLVER,
   INPUT_DIMS,
   JSON_FLAG,
@@ -160,7 +161,7 @@ export const COMPARE_COMMAND = {
     `products with weights in the layers run in fp8, from 16-bit weights, for a model by name: ${FP8_RECIPES.join(', ')}`,
     oneOf(FP8_RECIPES),
   ),
-  compiled: on('--compiled', 'with --framework: the step runs under its compiler'),
+  compiled: COMPILED,
   threads: value(
     '--threads <n>',
     'threads that price, for a model by name (default: one a core, at most 8)',

@@ -13,7 +13,7 @@ import {
 } from '../../../plan/request/request.ts';
 import { list, off, or, text, value } from './flag.ts';
 import { oneOf, parseCount, parseFraction } from './read.ts';
-import { HOLDS, INPUT_DIMS, MEMORY, PRICES, QUIET, TIME_LIMIT, UNKNOWN_OPERATORS } from './shared-flags.ts';
+import { COMPILED, HOLDS, INPUT_DIMS, MEMORY, PRICES, QUIET, TIME_LIMIT, UNKNOWN_OPERATORS } from './shared-flags.ts';
 
 /** A checkpointing policy by name, or a share between 0 and 1. */
 function parseCheckpoint(given: string, flag: string): NonNullable<PlanRequest['checkpoint']> {
@@ -42,6 +42,7 @@ export const PLAN_FLAGS = {
     DEFAULT_REQUEST.objective,
   ),
   ...PRICES,
+  compiled: COMPILED,
   solver: or(
     value('--solver <name>', SOLVERS.join(', '), oneOf(SOLVERS), (solver) => ({ solver })),
     DEFAULT_REQUEST.solver,

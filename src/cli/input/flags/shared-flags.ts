@@ -46,6 +46,13 @@ export const PRICES = {
   ),
 };
 
+/** How the program runs. */
+export const COMPILED = on(
+  '--compiled',
+  'price the program as a compiler runs it, which joins calls into kernels (torch.compile); of a model by name: with --framework, the step under its compiler', // prettier-ignore
+  (compiled) => ({ compiled }),
+);
+
 /** A share of a device's memory that leaves something. */
 function parseHeadroom(given: string, flag: string): number {
   const share = parseFraction(given, flag, 'a share of the memory of a device, such as 8% or 0.08.');

@@ -55,12 +55,12 @@ export function sensitivityOf(
   { model, table, request }: Pick<Prepared, 'model' | 'table' | 'request'>,
   plan: Plan,
 ): Sensitivity[] {
-  const { graph, flow, space, opened } = model;
+  const { graph, flow, space } = model;
   return linkChanges(plan).map((change) => {
     const cluster = loadCluster(withLinks(request.cluster, change));
     const collectives = pricesOf(request, cluster, space.mesh);
     const charges = new RedistributionCharges(new Redistributor(space, collectives));
-    const seconds = recost(plan, graph, flow, table, space, cluster, collectives, charges, opened);
+    const seconds = recost(plan, graph, flow, table, space, cluster, collectives, charges, model);
     return { what: change.what, seconds, deltaSeconds: seconds - plan.proof.recheckedSeconds, bestSeconds: null };
   });
 }

@@ -1,0 +1,114 @@
+/**
+ * Takes calls and gives the loops that run as one kernel. As PyTorch's Inductor joins them: loops over the same elements, one of which
+ * reads what the other writes, or that read the same; a reduction over rows takes in what runs before and behind it over the same rows.
+ * Nothing is joined across phases, nor where a kernel would wait for itself.
+ */
+
+import type { Call, CallGraph } from './calls.ts';
+
+type Over = 'each' | 'rows' | 'columns';
+
+/** Loops of one kernel, or one call of a library. */
+interface Unit {
+  /** Phase of the loops; undefined of what a library runs. */
+  readonly phase: string | undefined;
+  readonly count: number;
+  rows: number;
+  over: Over;
+  /** Calls whose values it reads. */
+  readonly inputs: Set<number>;
+  readonly members: number[];
+  /** Position of its first and last call. */
+  first: number;
+  last: number;
+}
+
+/** A number for each call: that of its kernel. */
+export function joinedLoops({ calls, values }: CallGraph): Int32Array {
+  const units: Unit[] = [];
+  const unitOf = new Int32Array(calls.length).fill(-1);
+  /** The last loop of a phase that read a value. */
+  const lastReader = new Map<string, number>();
+  calls.forEach((call, i) => {
+    const sources = call.uses.map(({ value }) => (value < 0 ? -1 : values[value].call)).filter((source) => source >= 0);
+    const home = homeOf(call, sources);
+    const unit = home ?? units.push(unitAlone(call, i)) - 1;
+    unitOf[i] = unit;
+    const { members, inputs } = units[unit];
+    members.push(i);
+    for (const source of sources) inputs.add(source);
+    if (call.form === undefined) return;
+    if (home !== undefined) widen(units[unit], call.form.over, call.form.rows);
+    units[unit].last = i;
+    for (const source of sources) if (unitOf[source] !== unit) merge(unitOf[source], unit);
+    for (const { value } of call.uses) if (value >= 0) lastReader.set(`${call.phase}:${value}`, i);
+  });
+  return unitOf;
+
+  /** The kernel that a loop joins: the last one of those that it reads, else one that reads the same. */
+  function homeOf(call: Call, sources: readonly number[]): number | undefined {
+    const { form, phase } = call;
+    if (form === undefined) return undefined;
+    const readers = call.uses.flatMap(({ value }) => lastReader.get(`${phase}:${value}`) ?? []);
+    const latest = (of: readonly number[]): number[] => of.map((i) => unitOf[i]).sort((a, b) => b - a);
+    return [...new Set([...latest(sources), ...latest(readers)])].find(
+      (unit) =>
+        units[unit].phase === phase &&
+        isSameLoop(units[unit], form) &&
+        sources.every((source) => unitOf[source] === unit || !waitsFor(unitOf[source], unit)),
+    );
+  }
+
+  /** Joins the kernel `from` to `to`, which reads it, where they loop over the same and nothing stands between. */
+  function merge(from: number, to: number): void {
+    const [a, b] = [units[from], units[to]];
+    if (a.phase === undefined || a.phase !== b.phase || a.over === 'columns' || !isSameLoop(b, a)) return;
+    if ([...b.inputs].some((input) => unitOf[input] !== from && unitOf[input] !== to && waitsFor(unitOf[input], from)))
+      return;
+    for (const member of a.members) unitOf[member] = to;
+    b.members.push(...a.members);
+    for (const input of a.inputs) b.inputs.add(input);
+    widen(b, a.over, a.rows);
+    b.first = Math.min(a.first, b.first);
+    b.last = Math.max(a.last, b.last);
+  }
+
+  /** Whether a unit reads, over others, what `target` writes. */
+  function waitsFor(unit: number, target: number): boolean {
+    const seen = new Set<number>();
+    const stack = [unit];
+    for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
+      if (next === target) return true;
+      if (seen.has(next) || units[next].last < units[target].first) continue;
+      seen.add(next);
+      for (const input of units[next].inputs) stack.push(unitOf[input]);
+    }
+    return false;
+  }
+}
+
+function unitAlone({ form, phase }: Call, i: number): Unit {
+  const inputs = new Set<number>();
+  if (form === undefined)
+    return { phase: undefined, count: 0, rows: 0, over: 'each', inputs, members: [], first: i, last: i };
+  return { phase, count: form.count, rows: form.rows, over: form.over, inputs, members: [], first: i, last: i };
+}
+
+function widen(unit: Unit, over: Over, rows: number): void {
+  if (unit.over !== 'each' || over === 'each') return;
+  unit.over = over;
+  unit.rows = rows;
+}
+
+/** Whether a loop fits a kernel: over the same elements in the same rows, or over the rows that it reduces to. */
+function isSameLoop(
+  unit: { readonly over: Over; readonly count: number; readonly rows: number },
+  loop: { readonly over: Over; readonly count: number; readonly rows: number },
+): boolean {
+  const isSame = unit.count === loop.count;
+  if (unit.over === 'columns') return loop.over === 'columns' ? isSame && unit.rows === loop.rows : loop.over === 'each' && loop.count === unit.rows; // prettier-ignore
+  // A sum across rows visits elements in another order than what made them.
+  if (loop.over === 'columns') return false;
+  if (loop.over === 'each') return isSame || (unit.over === 'rows' && loop.count === unit.rows);
+  return isSame && (unit.over === 'each' || unit.rows === loop.rows);
+}
