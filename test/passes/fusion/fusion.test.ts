@@ -111,7 +111,9 @@ test.each(['torch/mlp/joint.expanded', 'torch/llama-tiny/joint.expanded', 'torch
   (model) => {
     const graph = load(model);
     const groups = fusedGroups(graph, TABLE);
-    const kernelOf = new Map(groups.flatMap(({ nodes }, k) => nodes.map((node) => [node, `kernel ${k}`] as const)));
+    const kernelOf = new Map<string, string>(
+      groups.flatMap(({ nodes }, k) => nodes.map((node) => [node, `kernel ${k}`] as [string, string])),
+    );
     expect(kernelOf.size).toBe(groups.reduce((sum, { nodes }) => sum + nodes.length, 0));
     // Kernels in an order in which each stands behind those that it reads: there is one if nothing goes round.
     const reads = new Map<string, Set<string>>();
@@ -127,9 +129,10 @@ test.each(['torch/mlp/joint.expanded', 'torch/llama-tiny/joint.expanded', 'torch
         if (source !== own) sources.add(source);
       });
     }
-    for (let left = -1; left !== reads.size; ) {
+    for (let left = -1; left !== reads.size;) {
       left = reads.size;
-      for (const [kernel, sources] of reads) if ([...sources].every((source) => !reads.has(source))) reads.delete(kernel);
+      for (const [kernel, sources] of reads)
+        if ([...sources].every((source) => !reads.has(source))) reads.delete(kernel);
     }
     expect([...reads.keys()]).toEqual([]);
     const cost = fusedComputeSeconds(graph, TABLE, CLUSTER);
