@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .auto import auto_parallelize
     from .graph_capture import Captured, capture
     from .inputs import gather_outputs, shard_inputs
+    from .joint import compile_joint, joint_graph
     from .module import ParallelModule, parallelize
 
 __version__ = "0.1.0"
@@ -30,7 +31,9 @@ __all__ = [
     "ShardwrightError",
     "auto_parallelize",
     "capture",
+    "compile_joint",
     "gather_outputs",
+    "joint_graph",
     "load",
     "parallelize",
     "plan",
@@ -42,7 +45,9 @@ _NEEDS_TORCH = {
     "ParallelModule": "module",
     "auto_parallelize": "auto",
     "capture": "graph_capture",
+    "compile_joint": "joint",
     "gather_outputs": "inputs",
+    "joint_graph": "joint",
     "parallelize": "module",
     "shard_inputs": "inputs",
 }

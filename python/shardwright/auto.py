@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch.distributed as dist
 from torch import nn
@@ -29,7 +29,7 @@ def auto_parallelize(
     loss: Any = None,
     targets: Sequence[Any] = (),
     folder: str | os.PathLike[str] = "plan",
-    compile: bool = False,
+    compile: bool | Literal["joint"] = False,
     **flags: Any,
 ) -> ParallelModule:
     """Captures a model, plans it for the mesh and takes it over.

@@ -9,7 +9,7 @@ import hashlib
 import os
 import socket
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -21,7 +21,7 @@ from .errors import MismatchError
 from .folder import Plan, load
 from .graph_capture import rebuild_tree
 from .placements import as_dtensor, part_of, placements
-from .run import STATES, Run, Step
+from .run import STATES, Run
 
 
 def parallelize(
@@ -29,7 +29,7 @@ def parallelize(
     plan: Plan | str | os.PathLike[str],
     device_mesh: DeviceMesh,
     *,
-    compile: bool = False,
+    compile: bool | Literal["joint"] = False,
     timeout: timedelta | None = None,
     check_hosts: bool = True,
 ) -> ParallelModule:
@@ -42,7 +42,8 @@ def parallelize(
         model: the model that was captured.
         plan: from `plan` or `load`, or the folder.
         device_mesh: of the plan's sizes, in its order.
-        compile: run the local programs through `torch.compile`.
+        compile: run the local programs through `torch.compile`; "joint": as one joint graph through AOTAutograd and Inductor, which
+            is what `compile_joint` does.
         timeout: of the collectives; a rank that does not come within it ends the run. Default: that of the groups.
         check_hosts: refuse ranks that lie on other hosts than the plan was priced for, where the launcher says where they are.
 
@@ -69,7 +70,12 @@ def parallelize(
     _check_model(model, opened)
     _check_ranks(opened, device_mesh, check_hosts)
     _distribute(model, opened, device_mesh, here)
-    return ParallelModule(Run(model, opened, device_mesh, here, compile))
+    module = ParallelModule(Run(model, opened, device_mesh, here, compile is True))
+    if compile == "joint":
+        from .joint import compile_joint
+
+        compile_joint(module)
+    return module
 
 
 class ParallelModule(nn.Module):
@@ -112,7 +118,7 @@ class ParallelModule(nn.Module):
             _check_seeds(run)
         inputs = iter([run.local_input(entry, value) for entry, value in run.named_inputs(args, kwargs)])
         primals = [run.state(entry) if entry["role"] in STATES else next(inputs) for entry in run.primals]
-        leaves = Step.apply(run, *primals)
+        leaves = run.call(*primals)
         if record is None:
             return leaves[0] if len(leaves) == 1 else leaves
         return rebuild_tree(record["outputs"]["tree"], leaves)

@@ -6,7 +6,8 @@ The two functions of `program.py` are called through `torch.autograd`: local ATe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,6 +40,8 @@ class Run:
         if compile:
             self.forward = torch.compile(self.forward, fullgraph=True, dynamic=False)
             self.backward = torch.compile(self.backward, fullgraph=True, dynamic=False)
+        #: Outputs of a step from its primals; `compile_joint` puts another in its place.
+        self.call: Callable[..., tuple[torch.Tensor, ...]] = partial(Step.apply, self)
 
     def state(self, entry: dict[str, Any]) -> torch.Tensor:
         """The parameter or buffer of a row, as the model has it now."""
@@ -130,6 +133,19 @@ class Run:
             return gradient.redistribute(placements=at)._local_tensor
         return part_of(gradient, at, self.plan.mesh_shape, self.here.coordinate).contiguous()
 
+    def placed_gradients(self, found: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """Local gradients of the primals as the caller gets them: of states as DTensors in the placements of the plan."""
+        out: list[torch.Tensor | None] = []
+        for entry, gradient in zip(self.primals, found, strict=True):
+            row = self.gradients.get(entry.get("of", entry["name"]))
+            if gradient is None or row is None:
+                out.append(None)
+            elif entry["role"] in STATES:
+                out.append(as_dtensor(gradient, row, self.mesh))
+            else:
+                out.append(self.wrap(gradient, row))
+        return out
+
 
 class Step(torch.autograd.Function):
     """One forward call of the program, and its backward call."""
@@ -163,13 +179,4 @@ class Step(torch.autograd.Function):
         if not run.tangents:
             # A traced step has the gradient 1 of its loss written in.
             found = [gradient if gradient is None else gradient * gradients[0] for gradient in found]
-        out: list[torch.Tensor | None] = []
-        for entry, gradient in zip(run.primals, found, strict=True):
-            row = run.gradients.get(entry.get("of", entry["name"]))
-            if gradient is None or row is None:
-                out.append(None)
-            elif entry["role"] in STATES:
-                out.append(as_dtensor(gradient, row, run.mesh))
-            else:
-                out.append(run.wrap(gradient, row))
-        return (None, *out)
+        return (None, *run.placed_gradients(found))

@@ -195,6 +195,36 @@ def compiled(facts: dict[str, Any]) -> None:
     facts["compiled"] = same(whole(loss).detach(), expected.detach()) and all(same(whole(a.grad), b.grad) for a, b in pairs)
 
 
+def kinds_of(graph: Any) -> list[str]:
+    names = {"all_gather_into_tensor": "all_gather", "reduce_scatter_tensor": "reduce_scatter", "all_to_all_single": "all_to_all"}
+    called = [str(node.target).split(".")[1] for node in graph.nodes if str(node.target).startswith("_c10d_functional")]
+    return [names.get(name, name) for name in called if name != "wait_tensor"]
+
+
+def joint(facts: dict[str, Any]) -> None:
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    for name, options in (("optimum", {}), ("megatron", {}), ("fsdp-all", {"partition_fn": min_cut_rematerialization_partition})):
+        module, reference, x, y = ready(f"mlp-2x2-{name}", compile="joint" if name == "optimum" else False)
+        found: list[str] = []
+        names: list[str] = []
+
+        def look(of: Any, found: list[str] = found, names: list[str] = names) -> None:
+            found.extend(kinds_of(of.graph_module.graph))
+            names.extend([*of.params_spec, *of.buffers_spec])
+
+        if name != "optimum":
+            shardwright.compile_joint(module, passes=look, **options)
+            planned = [row["kind"] for row in shardwright.load(PLANS / f"mlp-2x2-{name}").collectives]
+            facts[f"collectives of {name}"] = found == planned and len(planned) > 0
+            facts[f"names of {name}"] = names == [key for key, _ in reference.named_parameters()]
+        own, other = adamw(module), adamw(reference)
+        norms = [(step(module, own, x, y), step(reference, other, x, y)) for _ in range(3)]
+        pairs = zip(module.parameters(), reference.parameters(), strict=True)
+        trained = all(same(whole(a.detach()), b.detach()) for a, b in pairs)
+        facts[f"joint {name}"] = trained and all(abs(a - b) < 1e-9 for a, b in norms)
+
+
 def work(rank: int, place: str) -> None:
     torch.set_num_threads(1)
     os.environ.pop("LOCAL_WORLD_SIZE", None)
@@ -208,6 +238,7 @@ def work(rank: int, place: str) -> None:
     on_hosts(facts, rank)
     dropping(facts, rank)
     compiled(facts)
+    joint(facts)
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(facts))
     dist.barrier()
@@ -236,6 +267,8 @@ def facts() -> dict[str, Any]:
         "no_grad",
         "compiled",
         "dropped",
+        *(f"joint {name}" for name in ("optimum", "megatron", "fsdp-all")),
+        *(f"{what} of {name}" for what in ("collectives", "names") for name in ("megatron", "fsdp-all")),
     ],
 )
 def test_equal_to_one_process(facts: dict[str, Any], fact: str) -> None:

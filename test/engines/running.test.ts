@@ -82,6 +82,22 @@ test.each(['looped', 'recurrent', ...(isFull ? ['controlled'] : [])])('compile=T
   else for (const error of [outcome.loss, outcome.gradient]) expect(error).toBeLessThan(1e-9);
 }, 600_000); // prettier-ignore
 
+/**
+ * The optimum, and a plan that computes again in the backward pass. Inductor takes sine, exponential and logarithm of float32, which a
+ * Llama has in its rotary embedding and its loss, by functions of its own.
+ */
+const JOINT = [['joint', {}, 1e-9], ['joint', { checkpoint: 'full' }, 1e-9], ...(isFull ? [['joint-inductor', {}, 1e-6] as const] : [])] as const; // prettier-ignore
+test.each(JOINT)('%s %o: AOTAutograd partitions the plan’s program of a Llama, and its collectives stay', async (how, request, bound) => {
+  const [{ files }] = await runningPlans('llama-sdpa', 'dp=2,tp=2', [], request);
+  const at = mkdtempSync(join(folder, 'joint-'));
+  for (const file of files) writeFileSync(join(at, file.name), file.text);
+  writeFileSync(join(at, 'capture.json'), captureRecord('llama-sdpa') ?? '');
+  const [outcome] = run(4, [`llama-sdpa:${how}=${at}`], 0);
+  for (const error of [outcome.loss, outcome.gradient]) expect(error).toBeLessThan(bound);
+  expect(outcome.collectives).toBeGreaterThan(0);
+  expect(outcome.asPlanned).toBe(true);
+}, 600_000); // prettier-ignore
+
 test('PyTorch captures the committed graphs again', () => {
   execFileSync(python, [join(scripts, 'capture.py'), folder, 'mlp', 'dropout'], { env, stdio: 'ignore' });
   for (const model of ['mlp', 'dropout']) {

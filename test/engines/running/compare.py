@@ -20,6 +20,7 @@ import torch.multiprocessing as mp
 from memory import least_peak
 from models import sample
 from rounding import rounded
+from torch._functorch.aot_autograd import boxed_nop_preserve_node_meta
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import shardwright
@@ -130,6 +131,19 @@ def compared(module: Any, reference: Any) -> tuple[dict[str, float], list[str]]:
     return errors, zeros
 
 
+def in_graph(graph: Any) -> list[Call]:
+    """Collectives of a graph, in its order."""
+    calls: list[Call] = []
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        namespace, name = schema.name.split("::") if schema is not None else ("", "")
+        if namespace == "_c10d_functional" and name in KINDS:
+            ranks = dist.get_process_group_ranks(dist.distributed_c10d._resolve_process_group(node.args[-1]))
+            sent = (node if name == "all_gather_into_tensor" else node.args[0]).meta["val"]
+            calls.append((KINDS[name], tuple(ranks), sent.numel() * sent.element_size()))
+    return calls
+
+
 def one(name: str, folder: str, steps: int) -> dict[str, Any]:
     name, _, compiled = name.partition(":")
     it = sample(name)
@@ -137,6 +151,15 @@ def one(name: str, folder: str, steps: int) -> dict[str, Any]:
     plan = shardwright.load(folder)
     mesh = plan.init_device_mesh("cpu")
     module = shardwright.parallelize(it.model, plan, mesh, compile=compiled == "compiled")
+    in_joint: list[Call] = []
+    if compiled.startswith("joint"):
+        compiler = None if compiled == "joint-inductor" else boxed_nop_preserve_node_meta
+        shardwright.compile_joint(
+            module,
+            passes=lambda joint: in_joint.extend(in_graph(joint.graph_module.graph)),
+            fw_compiler=compiler,
+            bw_compiler=compiler,
+        )
     torch.manual_seed(1)
     # A traced step has its own gradient of the loss written in, which what the caller does with the loss must scale.
     scale = 1.0 if plan.placements["tangents"] else 2.0
@@ -149,7 +172,9 @@ def one(name: str, folder: str, steps: int) -> dict[str, Any]:
         loss = module(*it.args, *it.targets, **it.kwargs)
         (loss * scale).backward()
         error = relative(shardwright.gather_outputs(loss).detach(), expected.detach())
-        return {"name": name, "plan": Path(folder).name, "loss": error, "gradient": max(compared(module, reference)[0].values())}
+        worst_of_all = max(compared(module, reference)[0].values())
+        planned = {"collectives": len(in_joint), "asPlanned": as_planned(in_joint, plan, mesh)} if in_joint else {}
+        return {"name": name, "plan": Path(folder).name, "loss": error, "gradient": worst_of_all, **planned}
     args = (*it.args, *it.targets)
     with seen:
         loss = module(*args, **it.kwargs)
