@@ -33,6 +33,8 @@ export interface Fold {
   readonly lockstep: Int32Array;
   /** Variables of the long network layer by layer, those outside the layers last. */
   readonly layers: Int32Array;
+  /** Layer of each variable of the long network, counted from 0; -1 for those in none. */
+  readonly layer: Int32Array;
   /** 1: a variable of the long network that is in no layer. */
   readonly outside: Uint8Array;
   /** The same fold with so many more blocks kept on either side of the gap; undefined where too few are left to remove. */
@@ -126,10 +128,12 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
   const layers = Int32Array.from(net.gone.keys()).sort(
     (i, j) => (layerOf(i) === layerOf(j) ? net.rank[i] - net.rank[j] : layerOf(i) - layerOf(j)) || i - j,
   );
+  const lowest = block.reduce((least, b) => (b === NONE ? least : Math.min(least, b)), Infinity);
+  const layer = block.map((b) => (b === NONE ? -1 : b - lowest));
   const outside = Uint8Array.from(block, (b) => (b === NONE ? 1 : 0));
   const wider = (more: number): Fold | undefined =>
     to - from - 2 * more < 1 ? undefined : shorten(net, blocks, from + more, to - more);
-  return { short, variable, edge, origin: Int32Array.from(origin), lockstep, layers, outside, wider };
+  return { short, variable, edge, origin: Int32Array.from(origin), lockstep, layers, layer, outside, wider };
 }
 
 /** Short edge of the edge of equal content whose first block is the last one before the gap, or -1. */

@@ -12,6 +12,7 @@ import type { Network } from '../network/network.ts';
 import { bracketOf, type Bracket, type SupportingLine } from '../dual/multipliers.ts';
 import { evaluatePositions, oneOpt } from '../dual/rounding.ts';
 import type { PricedState } from './price-memo.ts';
+import { mixLayers } from './layer-mix.ts';
 import { relink } from './path-relinking.ts';
 import { addPrices, amountsAt, constantAt } from '../network/rows.ts';
 import type { Workspace } from './workspace.ts';
@@ -99,6 +100,8 @@ export function foldedBracket(
     return { cost: evaluatePositions(net, at), over, bound: gained + constantAt(net, price > cap ? cap : price) };
   };
   const bracket = bracketOf(choiceAt, host.stopped, bound, host.gap);
+  const price = bracket?.breakpoint.price ?? 0n;
+  const charged = price > cap ? cap : price;
   // Between the two sides of the price, some layers take the cheap plan and some the small one.
   if (cheap !== undefined && small !== undefined) {
     for (const order of [fold.layers, fold.layers.slice().reverse()]) {
@@ -107,10 +110,10 @@ export function foldedBracket(
       oneOpt(net, mixed, 4);
       host.propose(mixed);
     }
+    mixLayers(net, { cheap, small }, fold.layer, charged, host);
   }
-  const price = bracket?.breakpoint.price ?? 0n;
   const short = fold.short.clone();
-  addPrices(short, [price > cap ? cap : price]);
+  addPrices(short, [charged]);
   const untied = host.workspace.prices.of(fold.short);
   const messages = looseMessages(fold, tied, below(price), short);
   const before = untied.get(price);

@@ -35,6 +35,8 @@ export const ASCENT = {
   priced: { sweeps: 20, minGain: 1e-9, minProgress: 0.25 },
   /** The short network at the best price of the tied one, whose messages the long one begins with. */
   untied: { sweeps: 60, minProgress: 0.25 },
+  /** The few free layers between two choices that are mixed. */
+  seam: { sweeps: 60, minProgress: 0.1 },
   /** A folded network at a price, where the best choice is far above the bound. */
   far: { sweeps: 30, minProgress: 0.02 },
   /** Problems whose relaxation is expected to be tight. */

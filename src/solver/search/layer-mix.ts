@@ -1,0 +1,106 @@
+/**
+ * Mixtures of two choices under a row, layer by layer, with layers in between that are chosen anew. As many layers take the small
+ * choice as the row needs, and the rest the cheap one. Where the two meet, their values may not go together: the layers on either
+ * side of that seam, and what is in no layer, are free, at the price of the row.
+ * In: a network with one row, a choice that breaks it and one that keeps it, the layer of every variable. Out: proposed choices.
+ */
+import { ascend } from '../dual/ascent.ts';
+import { ASCENT, ELIMINATION } from './limits.ts';
+import { Trws } from '../dual/trws.ts';
+import { evaluatePositions } from '../dual/rounding.ts';
+import { addPrices, amountsAt } from '../network/rows.ts';
+import type { Network } from '../network/network.ts';
+import type { Workspace } from './workspace.ts';
+
+/** Seams tried, each a layer further, until one keeps the row: free layers may take more than either choice does there. */
+const SEAMS = 3;
+
+interface MixHost {
+  readonly workspace: Pick<Workspace, 'reducer' | 'eliminator'>;
+  readonly stopped: () => boolean;
+  /** Takes a choice (positions of the network). */
+  readonly propose: (at: Int32Array) => void;
+  /** Message steps taken. */
+  readonly spent: (steps: number) => void;
+}
+
+/**
+ * Proposes a mixture for either end of the network at which the small choice may begin.
+ *
+ * @param layer of every variable; -1 for those in no layer
+ * @param price of the row
+ */
+export function mixLayers(
+  net: Network,
+  { cheap, small }: { readonly cheap: Int32Array; readonly small: Int32Array },
+  layer: Int32Array,
+  price: bigint,
+  host: MixHost,
+): void {
+  const layers = [...new Set(layer)].filter((b) => b >= 0).sort((a, b) => a - b);
+  for (const isUpward of [true, false]) {
+    if (!isUpward) layers.reverse();
+    const seam = firstSeam(net, cheap, small, layer, layers);
+    for (let k = seam; k < Math.min(seam + SEAMS, layers.length - 1) && !host.stopped(); k++) {
+      const place = new Map(layers.map((b, at) => [b, at]));
+      const at = cheapestAcross(net, host, price, (i) => {
+        const own = place.get(layer[i]);
+        if (own === undefined || own === k || own === k + 1) return undefined;
+        return (own < k ? small : cheap)[i];
+      });
+      if (at === undefined) continue;
+      host.propose(at);
+      if (amountsAt(net, at)[0] <= net.rows[0].bound) break;
+    }
+  }
+}
+
+/** How many layers, less one, must take the small choice for the row to hold; seams apart. */
+function firstSeam(
+  net: Network,
+  cheap: Int32Array,
+  small: Int32Array,
+  layer: Int32Array,
+  layers: readonly number[],
+): number {
+  const { bound, amounts } = net.rows[0];
+  const saved = new Map<number, number>();
+  for (let i = 0; i < net.count; i++) {
+    if (net.gone[i] === 1 || amounts[i] < 0) continue;
+    const takes = net.pool.vectorOf(amounts[i]);
+    saved.set(layer[i], (saved.get(layer[i]) ?? 0) + takes[cheap[i]] - takes[small[i]]);
+  }
+  let used = amountsAt(net, cheap)[0];
+  const found = layers.findIndex((b) => (used -= saved.get(b) ?? 0) <= bound);
+  return found < 0 ? layers.length : found;
+}
+
+/** The best choice met of the variables that are free, the others fixed; as positions of the network, undefined where there is none. */
+function cheapestAcross(
+  net: Network,
+  { workspace, stopped, spent }: MixHost,
+  price: bigint,
+  fixed: (variable: number) => number | undefined,
+): Int32Array | undefined {
+  const core = net.afresh();
+  addPrices(core, [price]);
+  core.rows.length = 0;
+  for (let i = 0; i < net.count; i++) {
+    const position = net.gone[i] === 1 ? undefined : fixed(i);
+    if (position !== undefined) core.restrict(i, net.pool.map(Int32Array.of(position)));
+  }
+  const { reducer, eliminator } = workspace;
+  if (!reducer.reduce(core) || eliminator.run(core, ELIMINATION.easy) === 'infeasible') return undefined;
+  const messages = new Trws(core);
+  let best: Int32Array | undefined;
+  let least = Infinity;
+  const propose = (at: Int32Array): void => {
+    const cost = evaluatePositions(core, at);
+    if (cost >= least) return;
+    least = cost;
+    best = at;
+  };
+  ascend(messages, { ...ASCENT.seam, propose, target: () => least, stopped });
+  spent(messages.steps);
+  return best && core.complete(best);
+}
