@@ -104,13 +104,15 @@ export function foldedBracket(
   const charged = price > cap ? cap : price;
   // Between the two sides of the price, some layers take the cheap plan and some the small one.
   if (cheap !== undefined && small !== undefined) {
+    let isBetween = false;
     for (const order of [fold.layers, fold.layers.slice().reverse()]) {
       const mixed = relink(net, cheap, small, order);
       if (mixed === undefined) continue;
+      isBetween ||= mixed.some((p, i) => p !== small?.[i]);
       oneOpt(net, mixed, 4);
       host.propose(mixed);
     }
-    mixLayers(net, { cheap, small }, fold.layer, charged, host);
+    if (!isBetween) mixLayers(net, { cheap, small }, fold.layer, charged, host);
   }
   const short = fold.short.clone();
   addPrices(short, [charged]);
