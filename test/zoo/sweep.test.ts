@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -162,6 +163,34 @@ describe('pipelines of a sweep', () => {
           Math.max(...bounds.slice(1).map((end, s) => units.slice(bounds[s], end).reduce((t, u) => t + u.seconds, 0)));
         expect(longest(found!)).toBeCloseTo(longest([0, ...exact.cuts, units.length]), 9);
       }
+  });
+
+  it('cuts of any units are as short as trying all of them, each within the limit', () => {
+    const unit = fc.record({
+      seconds: fc.constantFrom(1, 1.25, 3, 0.5, 2.0000001),
+      stateBytes: fc.integer({ min: 1, max: 9 }),
+      activationBytes: fc.integer({ min: 0, max: 3 }),
+    });
+    const asked = fc.record({ stages: fc.integer({ min: 1, max: 4 }), limitBytes: fc.constantFrom(Infinity, 60, 35) });
+    fc.assert(
+      fc.property(fc.array(unit, { minLength: 4, maxLength: 9 }), asked, (units, { stages, limitBytes }) => {
+        const kept = (s: number): number => Math.min(6, stages - s);
+        const stage = (s: number, first: number, end: number): number => {
+          const own = units.slice(first, end);
+          const bytes = own.reduce((t, u) => t + u.stateBytes + kept(s) * u.activationBytes, 0);
+          return own.length === 0 || bytes > limitBytes ? Infinity : own.reduce((t, u) => t + u.seconds, 0);
+        };
+        const shortest = (s: number, first: number): number => {
+          if (s === stages - 1) return stage(s, first, units.length);
+          const ends = Array.from({ length: units.length - first }, (_, i) => first + i + 1);
+          return Math.min(...ends.map((end) => Math.max(stage(s, first, end), shortest(s + 1, end))));
+        };
+        const found = balancedCuts(units, { stages, microbatches: 6, schedule: '1f1b', limitBytes });
+        const least = shortest(0, 0);
+        if (least === Infinity) expect(found).toBeUndefined();
+        else expect(Math.max(...found!.slice(1).map((end, s) => stage(s, found![s], end)))).toBeCloseTo(least, 9);
+      }),
+    );
   });
 });
 

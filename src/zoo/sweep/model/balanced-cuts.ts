@@ -54,9 +54,19 @@ export function balancedCuts(units: readonly CutUnit[], request: CutRequest): nu
     return bounds[0] === 0 ? bounds : undefined;
   };
   const all = units.reduce((t, u) => t + u.seconds, 0);
+  let low = all / p;
+  // Layers are alike, so that few lengths lie above the mean: they are tried in turn before the rest is bisected.
+  let length = low;
+  for (let tried = 0; tried < LENGTHS_TRIED; tried++) {
+    const found = fill(length);
+    if (found !== undefined) return found;
+    low = length;
+    // Where no length stops a stage, memory does, whatever the lengths.
+    if (next === Infinity) return undefined;
+    length = next;
+  }
   let found = fill(all);
   if (found === undefined) return undefined;
-  let low = all / p;
   for (;;) {
     const high = longest(units, found);
     if (high - low <= 1e-9 * high) return found;
@@ -67,6 +77,9 @@ export function balancedCuts(units: readonly CutUnit[], request: CutRequest): nu
     else found = better;
   }
 }
+
+/** Lengths of a stage that are tried one after the other. */
+const LENGTHS_TRIED = 8;
 
 function longest(units: readonly CutUnit[], bounds: readonly number[]): number {
   let most = 0;

@@ -107,16 +107,17 @@ export interface Saved {
   readonly hiddenBackward: number;
 }
 
-/** What a run of units that one device works on in a row hides in each pass. */
-export function savedInRun(units: readonly StateMoves[]): Saved {
+/** What a run of units that one device works on in a row hides in each pass; of a longer list, from `first` to before `end`. */
+export function savedInRun(units: readonly StateMoves[], first = 0, end = units.length): Saved {
   let [hiddenForward, hiddenBackward] = [0, 0];
-  units.forEach((u, i) => {
-    if (i + 1 < units.length) hiddenForward += Math.min(units[i + 1].gatherForward, u.forwardRoom);
+  for (let i = first; i < end; i++) {
+    const u = units[i];
+    if (i + 1 < end) hiddenForward += Math.min(units[i + 1].gatherForward, u.forwardRoom);
     // Backward the later unit comes first: this one computes, what the later one scatters is on its way, and the earlier one's
     // parameters come.
-    const moves = (i > 0 ? units[i - 1].gatherBackward : 0) + (i + 1 < units.length ? units[i + 1].scatter : 0);
+    const moves = (i > first ? units[i - 1].gatherBackward : 0) + (i + 1 < end ? units[i + 1].scatter : 0);
     hiddenBackward += Math.min(moves, u.backwardRoom);
-  });
+  }
   return {
     forward: hiddenForward * (1 - REMAINS),
     backward: hiddenBackward * (1 - REMAINS),
@@ -128,23 +129,30 @@ export function savedInRun(units: readonly StateMoves[]): Saved {
 /**
  * Seconds that a device saves once a step.
  *
- * @param units of the device, in the order of the forward pass
- * @param runs what its chunks hide already in one microbatch
+ * @param units in the order of the forward pass
+ * @param runs what the chunks of the device hide already in one microbatch
+ * @param spans its chunks, in that order; default: one of all units
  */
-export function savedInStep(units: readonly StateMoves[], runs: readonly Saved[]): number {
+export function savedInStep(
+  units: readonly StateMoves[],
+  runs: readonly Saved[],
+  spans: readonly { readonly first: number; readonly end: number }[] = [{ first: 0, end: units.length }],
+): number {
   let [sums, gathers, backward, forward, takenBackward, takenForward] = [0, 0, 0, 0, 0, 0];
-  for (const u of units) {
-    sums += u.stepSum;
-    gathers += u.stepGather;
-    backward += u.backwardRoom;
-    forward += u.forwardRoom;
-  }
+  for (const { first, end } of spans)
+    for (let i = first; i < end; i++) {
+      const u = units[i];
+      sums += u.stepSum;
+      gathers += u.stepGather;
+      backward += u.backwardRoom;
+      forward += u.forwardRoom;
+    }
   for (const run of runs) {
     takenBackward += run.hiddenBackward;
     takenForward += run.hiddenForward;
   }
   // The gradients of the first unit are made last, and its parameters are wanted first: nothing hides those.
-  sums -= units[0].stepSum;
-  gathers -= units[0].stepGather;
+  sums -= units[spans[0].first].stepSum;
+  gathers -= units[spans[0].first].stepGather;
   return (Math.min(sums, backward - takenBackward) + Math.min(gathers, forward - takenForward)) * (1 - REMAINS);
 }

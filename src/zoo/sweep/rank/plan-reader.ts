@@ -267,7 +267,7 @@ export class PlanReader {
 
   /** Calls that are recomputed for what is not kept; repeats for the gradient of attention are part of the backward pass. */
   private recomputedNames(policy: Checkpoint): Set<string> {
-    const names = recomputedCalls(policy, this.model.graph, this.table);
+    const names = new Set(recomputedCalls(policy, this.model.graph, this.table));
     if (policy !== 'full') for (const name of this.repeatedNames()) names.delete(name);
     return names;
   }

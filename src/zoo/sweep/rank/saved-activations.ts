@@ -90,7 +90,21 @@ export function narrowSaves(graph: Graph, units: GraphUnits, table: OperatorTabl
  * is not recomputed, such as the last product of a layer: PyTorch stops recomputing at the last missing value. Modules: their calls,
  * in the layers.
  */
-export function recomputedCalls(policy: Checkpoint, graph: Graph, table: OperatorTable): Set<string> {
+export function recomputedCalls(policy: Checkpoint, graph: Graph, table: OperatorTable): ReadonlySet<string> {
+  // A sweep asks the same of a program under every mesh.
+  const byPolicy = known.get(graph) ?? new Map<Checkpoint, { readonly table: OperatorTable; readonly names: ReadonlySet<string> }>();
+  known.set(graph, byPolicy);
+  let found = byPolicy.get(policy);
+  if (found?.table !== table) byPolicy.set(policy, (found = { table, names: recomputed(policy, graph, table) }));
+  return found.names;
+} // prettier-ignore
+
+const known = new WeakMap<
+  Graph,
+  Map<Checkpoint, { readonly table: OperatorTable; readonly names: ReadonlySet<string> }>
+>();
+
+function recomputed(policy: Checkpoint, graph: Graph, table: OperatorTable): ReadonlySet<string> {
   if (policy === 'none') return new Set();
   if (!isPolicy(policy)) return neededRecomputed(callsOf(modulesOf(policy), graph, table), graph, table);
   const narrow = narrowPoints(graph, table);
@@ -120,7 +134,7 @@ function callsOf(modules: readonly string[], graph: Graph, table: OperatorTable)
 }
 
 /** Of calls that may be recomputed, those that a backward call needs, directly or through others of them. */
-function neededRecomputed(names: ReadonlySet<string>, graph: Graph, table: OperatorTable): Set<string> {
+function neededRecomputed(names: ReadonlySet<string>, graph: Graph, table: OperatorTable): ReadonlySet<string> {
   const needed = new Set<string>();
   const isPart = (n: Node): boolean => n.target === 'operator.getitem' || table.get(n.target)?.cls === 'view';
   const parts = new Set(graph.nodes.flatMap((n) => (n.kind === 'call' && isPart(n) ? [n.name] : [])));

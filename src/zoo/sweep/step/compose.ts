@@ -15,7 +15,7 @@ import type { Checkpoint } from '../../recipes/checkpoints.ts';
 import type { CoreCost } from '../model/types.ts';
 import { PipelinePlayer } from '../model/fast-play.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
-import { passesAlone, savedInRun, savedInStep, type Saved } from '../model/overlap.ts';
+import { passesAlone } from '../model/overlap.ts';
 import { stepSystem, type SweepQuestion } from '../model/question.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
@@ -24,13 +24,21 @@ import type { MemoryByClass } from '../../compare/comparison.ts';
 import type { Traffic } from '../../compare/price.ts';
 import { GroupMaker } from '../rank/data-groups.ts';
 import type { DataGroups } from '../model/states.ts';
-import { keyValueBytes, stateOf, type Layout, type MadeLayout, type Parameters } from './composed-layout.ts';
+import {
+  keyValueBytes,
+  stateOf,
+  type Layout,
+  type MadeLayout,
+  type MadeUnits,
+  type Parameters,
+} from './composed-layout.ts';
+import { deviceSums, sumOver, type DeviceSums, type Span } from './device-sums.ts';
 import { HeldActivations, type HeldBytes } from './held-activations.ts';
 import { isOverInMean, isOverSomewhere, leastUnits, takesAtLeast, type LeastUnits } from './least-units.ts';
 import { keptUnits } from './selective-recompute.ts';
 import { stepTraffic, type DevicePlace } from './step-traffic.ts';
 import { stateCosts, type StateCosts, type UnitMoving } from './state-costs.ts';
-import { unitCosts, type Unit, type UnitRequest } from './unit-costs.ts';
+import { ofModel, passUnits, unitCosts, withStates, type PassUnit, type Unit, type UnitRequest } from './unit-costs.ts';
 
 /** A layout put together from the priced parts of one data rank. */
 export interface Figures {
@@ -69,6 +77,8 @@ export class Composer {
   private readonly parameters = new WeakMap<CoreCost, Map<RoutedCosts | undefined, Parameters>>();
   private readonly parameterIds = new Map<string, number>();
   private readonly held = new HeldActivations();
+  /** The built unit of every unit of the model, in its order. */
+  private readonly builtOf: readonly number[];
   private latest: MadeLayout | undefined;
   private latestList: { readonly of: StateCosts; readonly costs: ReturnType<StateCosts['costs']> } | undefined;
 
@@ -84,6 +94,10 @@ export class Composer {
     this.system = stepSystem(question, this.cluster);
     this.state = stateOf(question);
     this.overlaps = question.overlap ?? this.system?.software.overlap ?? true;
+    this.builtOf = ofModel(
+      Array.from({ length: kinds.shallow + 2 }, (_, i) => i),
+      kinds,
+    );
     this.budgetBytes = usableMemoryBytes(this.cluster, question);
   }
 
@@ -130,8 +144,11 @@ export class Composer {
   private made(core: CoreCost, routed: RoutedCosts | undefined, { sizes, kind }: Layout): MadeLayout {
     const known = this.latest;
     if (known !== undefined && known.core === core && known.routed === routed && known.sizes === sizes && known.kind === kind) return known;
-    const groups = this.groupsOf(sizes, kind);
-    return (this.latest = { core, routed, sizes, kind, groups, states: new Map(), units: new Map(), cuts: new WeakMap(), least: new WeakMap() });
+    const { context, sequenceParallel } = kind;
+    // Layouts that keep their states otherwise come one after the other, too.
+    const isAlike = known !== undefined && known.core === core && known.routed === routed && known.sizes === sizes && known.kind.context === context && known.kind.sequenceParallel === sequenceParallel;
+    const { groups, passes } = isAlike ? known : { groups: this.groupsOf(sizes, kind), passes: new Map<string, readonly PassUnit[]>() };
+    return (this.latest = { core, routed, sizes, kind, groups, passes, states: new Map(), units: new Map() });
   } // prettier-ignore
 
   /** What the units of a layout are made from. */
@@ -183,17 +200,33 @@ export class Composer {
     return found;
   }
 
-  private units(made: MadeLayout, checkpoint: Checkpoint, ways: Ways): readonly Unit[] {
-    const key = `${checkpoint} ${ways.once} ${ways.paired === true}`;
-    let found = made.units.get(key);
-    if (found === undefined) made.units.set(key, (found = unitCosts(this.request(made, checkpoint, ways), this.kinds)));
-    return found;
-  } // prettier-ignore
+  private units(made: MadeLayout, checkpoint: Checkpoint, { once, paired = false }: Ways): MadeUnits {
+    let byWay = made.units.get(checkpoint);
+    if (byWay === undefined) made.units.set(checkpoint, (byWay = []));
+    const way = Number(once) + 2 * Number(paired);
+    return (byWay[way] ??= this.madeUnits(made, checkpoint, { once, paired }));
+  }
 
-  private least(made: MadeLayout, units: readonly Unit[], plain: readonly Unit[]): LeastUnits {
-    let found = made.least.get(units);
-    if (found === undefined) made.least.set(units, (found = leastUnits(units, plain, this.overlaps)));
-    return found;
+  private madeUnits(made: MadeLayout, checkpoint: Checkpoint, ways: Ways): MadeUnits {
+    const request = this.request(made, checkpoint, ways);
+    const key = ways.paired === true ? `${checkpoint} paired` : checkpoint;
+    let passes = made.passes.get(key);
+    if (passes === undefined) made.passes.set(key, (passes = passUnits(request)));
+    return { built: withStates(passes, request) };
+  }
+
+  private all(units: MadeUnits): readonly Unit[] {
+    return (units.all ??= ofModel(units.built, this.kinds));
+  }
+
+  private least(strict: MadeUnits, plain: MadeUnits): LeastUnits {
+    return (strict.least ??= leastUnits(strict.built, plain.built, this.builtOf, this.overlaps));
+  }
+
+  /** Whether states and the least temporary bytes alone are over the budget, however the layout is tuned otherwise. */
+  isOver(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, once: boolean): boolean {
+    const plain = this.units(this.made(core, routed, layout), 'none', { once });
+    return isOverInMean(this.budgetBytes, this.least(plain, plain), layout.sizes.pp);
   }
 
   /**
@@ -218,77 +251,72 @@ export class Composer {
     if (m === 0) return undefined;
     const made = this.made(core, routed, { sizes, kind });
     const plain = this.units(made, 'none', tuning);
-    if (plain.length - (tuning.asStated === true ? 0 : 2) < pp * v || (schedule === 'interleaved' && m % pp !== 0))
+    const count = this.builtOf.length;
+    if (count - (tuning.asStated === true ? 0 : 2) < pp * v || (schedule === 'interleaved' && m % pp !== 0))
       return undefined;
     // Passes that fill and empty the pipeline have no other microbatch beside them: all get the mean of what is saved.
     const share = paired ? 1 - passesAlone(pp, v, m) / (m * v) : 0;
-    const { budgetBytes } = this;
-    const fitting = limits.fitting === true;
+    const { budgetBytes, overlaps } = this;
+    const { fitting = false, below = Infinity } = limits;
+    const whole = this.least(plain, plain);
     // What is recomputed has the same states, and briefly what it recomputes.
-    if (fitting && isOverInMean(budgetBytes, this.least(made, plain, plain), pp)) return undefined;
-    const units = this.units(made, checkpoint, tuning);
-    const least = this.least(made, units, plain);
-    if (takesAtLeast(limits.below ?? Infinity, least, { pp, microbatches: m, share })) return undefined;
+    if (fitting && isOverInMean(budgetBytes, whole, pp)) return undefined;
+    // It takes no less time, too; of what is paired no more than all exchanges hides.
+    if (takesAtLeast(below, paired ? { ...whole, pairedSeconds: whole.exchangeSeconds } : whole, { pp, microbatches: m, share })) return undefined; // prettier-ignore
+    const strict = this.units(made, checkpoint, tuning);
+    const least = this.least(strict, plain);
+    if (takesAtLeast(below, least, { pp, microbatches: m, share })) return undefined;
     const bounds =
       tuning.asStated === true
         ? tuning.stageLayers === undefined
-          ? evenBounds(units.length - 2, pp * v)
+          ? evenBounds(count - 2, pp * v)
           : statedBounds(tuning.stageLayers)
-        : stageBounds(made, units, tuning, m, budgetBytes);
+        : stageBounds(pp, { units: strict.built, built: this.builtOf }, tuning, m, budgetBytes);
     const inFlight = Array.from({ length: pp }, (_, i) => Math.min(m * v, keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i) + Number(paired))); // prettier-ignore
     const held = this.held.of(schedule, { devices: pp, microbatches: m, chunks: v }, inFlight, paired);
     if (fitting && isOverSomewhere(budgetBytes, least, bounds, held, paired)) return undefined;
-    const strict = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
-    const kept =
-      plain === units
-        ? strict.map((list) => list.length)
+    const spans = Array.from({ length: pp * v }, (_, k): Span => ({ first: bounds[k], end: bounds[k + 1] }));
+    const [again, kept] = [this.all(strict), this.all(plain)];
+    const keptOf =
+      plain === strict
+        ? spans.map(({ first, end }) => end - first)
         : tuning.asStated === true
-          ? strict.map(() => 0)
-          : this.keptOf(strict, plain, bounds, pp, held, paired);
-    const chunk = plain === units ? strict : strict.map((list, k) => [...list.slice(0, list.length - kept[k]), ...plain.slice(bounds[k + 1] - kept[k], bounds[k + 1])]); // prettier-ignore
-    const filled = Array.from({ length: pp }, (_, i) => {
-      const own = chunk.filter((_, k) => k % pp === i);
-      const all = together(own);
-      const activations = held[i](own.map((list) => add(list, (u) => u.keptBytes)));
-      const temporary = mostTemporary(all) + this.aheadBytes(own) + (paired ? besideBytes(all) : 0);
-      const parameter = add(all, (u) => u.states[0]);
-      const gradient = add(all, (u) => u.states[1]);
-      const optimizer = add(all, (u) => u.states[2]);
-      const peak = Math.ceil(parameter + gradient + optimizer + activations + temporary);
-      return { own, all, kept: activations, temporary, parameter, gradient, optimizer, peak };
-    });
-    if (fitting && filled.some(({ peak }) => peak > budgetBytes)) return undefined;
-    const saved = chunk.map((list) => (this.overlaps ? savedInRun(list) : NOTHING));
-    const seconds = chunk.map((list, k): StageSeconds => ({
-      forward: add(list, (u) => u.forward + u.gatherForward - share * u.pairedForward) - saved[k].forward,
-      backwardInput:
-        add(list, (u) => u.input + u.gatherBackward + u.scatter - share * u.pairedBackward) - saved[k].backward,
-      backwardWeight: add(list, (u) => u.weight),
-    }));
-    const devices = filled.map((device, i) => {
-      const { own, all } = device;
-      const runs = saved.filter((_, k) => k % pp === i);
-      return {
-        ...device,
-        inFlight: inFlight[i],
-        runs,
-        step:
-          add(all, (u) => u.stepSum + u.stepGather + u.update) -
-          (this.overlaps ? savedInStep(all, runs) : 0) +
-          (this.system?.constants.stepHostSeconds ?? 0) +
-          this.largestSeconds(made.groups, all.length),
-        busy: own.reduce((t, _, c) => t + total3(seconds[c * pp + i]), 0) * m,
-      };
-    });
+          ? spans.map(() => 0)
+          : this.keptOf(again, kept, spans, held, paired);
+    const units = plain === strict ? kept : [...again];
+    if (units !== kept)
+      spans.forEach(({ end }, k) => {
+        for (let i = end - keptOf[k]; i < end; i++) (units as Unit[])[i] = kept[i];
+      });
+    const seconds = new Array<StageSeconds>(pp * v);
+    const devices: DeviceFigures[] = [];
+    for (let i = 0; i < pp; i++) {
+      const own = Array.from({ length: v }, (_, c) => spans[c * pp + i]);
+      const sums = deviceSums(units, own, share, overlaps);
+      const activations = held[i](sums.chunks.map((c) => c.keptBytes));
+      const temporary = sums.temporaryBytes + sums.aheadBytes + (paired ? sums.besideBytes : 0);
+      const peak = Math.ceil(sums.parameterBytes + sums.gradientBytes + sums.optimizerBytes + activations + temporary);
+      if (fitting && peak > budgetBytes) return undefined;
+      let passes = 0;
+      sums.chunks.forEach((chunk, c) => {
+        seconds[c * pp + i] = chunk;
+        passes += total3(chunk);
+      });
+      const step =
+        sums.stepSeconds +
+        (this.system?.constants.stepHostSeconds ?? 0) +
+        this.largestSeconds(made.groups, own.reduce((n, { first, end }) => n + end - first, 0));
+      devices.push({ own, sums, activations, temporary, peak, inFlight: inFlight[i], step, busy: passes * m });
+    } // prettier-ignore
     const fullest = devices.reduce((k, d, i) => (d.peak > devices[k].peak ? i : k), 0);
     const full = devices[fullest];
     const busiest = devices.reduce((k, d, i) => (d.busy + d.step > devices[k].busy + devices[k].step ? i : k), 0);
     const at = devices[busiest];
-    if (at.busy + at.step >= (limits.below ?? Infinity)) return undefined;
-    const unitsAgain = chunk.reduce((total, list, k) => total + list.length - kept[k], 0);
+    if (at.busy + at.step >= below) return undefined;
+    const unitsAgain = spans.reduce((total, { first, end }, k) => total + end - first - keptOf[k], 0);
     // Of plans that do not fit the leanest counts, whatever its seconds.
     if (full.peak > budgetBytes && full.peak >= (limits.leaner ?? Infinity)) return { unitsAgain };
-    const lasts = chunk.slice(0, -1).map((list) => list[list.length - 1]);
+    const lasts = spans.slice(0, -1).map(({ end }) => units[end - 1]);
     const played = this.player.ends({
       schedule,
       devices: pp,
@@ -299,15 +327,17 @@ export class Composer {
     });
     // What fills and empties the pipeline is on the way to every device, without what pairs save.
     const alone =
-      share * (pp - 1) * Math.max(...chunk.map((list) => add(list, (u) => u.pairedForward + u.pairedBackward)));
+      share * (pp - 1) * Math.max(...devices.flatMap(({ sums }) => sums.chunks.map((c) => c.pairedSeconds)));
     // Each device sums its gradients when its own last microbatch is done.
     const ends = devices.map((d, i) => played[i] + alone + d.step);
     const stepEnd = Math.max(...ends);
-    if (stepEnd >= (limits.below ?? Infinity)) return { unitsAgain };
-    const computeSeconds = add(at.all, (u) => u.compute) * m;
-    const moves = add(at.all, (u) => u.gatherForward + u.gatherBackward + u.scatter);
-    const stepMoves = add(at.all, (u) => u.stepSum + u.stepGather);
-    const hidden = at.runs.reduce((t, r) => t + r.forward + r.backward, 0);
+    if (stepEnd >= below) return { unitsAgain };
+    const sum = (of: (u: Unit) => number): number => sumOver(units, at.own, of);
+    const computeSeconds = sum((u) => u.compute) * m;
+    const moves = sum((u) => u.gatherForward + u.gatherBackward + u.scatter);
+    const stepMoves = sum((u) => u.stepSum + u.stepGather);
+    const exchange = sum((u) => u.exchange);
+    const hidden = at.sums.chunks.reduce((t, { saved: r }) => t + r.forward + r.backward, 0);
     const works = devices.map((d) => ({ peak: d.peak, inFlight: d.inFlight, works: d.busy + d.step }));
     return {
       // Stages of one device send nothing.
@@ -320,26 +350,24 @@ export class Composer {
       bubbleSeconds: pp === 1 ? 0 : Math.max(0, stepEnd - at.busy - at.step),
       peakBytes: full.peak,
       memory: {
-        parameterBytes: Math.ceil(full.parameter),
-        gradientBytes: Math.ceil(full.gradient),
-        optimizerBytes: Math.ceil(full.optimizer),
-        activationBytes: full.kept,
+        parameterBytes: Math.ceil(full.sums.parameterBytes),
+        gradientBytes: Math.ceil(full.sums.gradientBytes),
+        optimizerBytes: Math.ceil(full.sums.optimizerBytes),
+        activationBytes: full.activations,
         temporaryBytes: full.temporary,
       },
       microbatches: m,
-      exchangeSeconds: add(at.all, (u) => u.exchange) * m,
+      exchangeSeconds: exchange * m,
       unitsAgain,
       place: {
         bounds,
         device: busiest,
         chunks: v,
-        again: chunk.map((list, k) => list.length - kept[k]),
+        again: spans.map(({ first, end }, k) => end - first - keptOf[k]),
         visible: {
           microbatch: moves === 0 ? 1 : 1 - hidden / moves,
           step: stepMoves === 0 ? 1 : at.step / stepMoves,
-          exchange:
-            1 -
-            (share * add(at.all, (u) => u.pairedForward + u.pairedBackward)) / (add(at.all, (u) => u.exchange) || 1),
+          exchange: 1 - (share * sum((u) => u.pairedForward + u.pairedBackward)) / (exchange || 1),
         },
       },
     };
@@ -355,13 +383,13 @@ export class Composer {
     const made = this.made(core, routed, layout);
     const states = { costs: () => [], sums: [] };
     const bare: UnitRequest = { core, routed, ...layout, checkpoint: 'none', paired: overlaps, groups: made.groups, overlaps, system, keyValueBytes, states };
-    const units = unitCosts(bare, this.kinds);
+    const units = ofModel(unitCosts(bare), this.kinds);
     const m = this.microbatches(layout.sizes, core.request.microbatch);
     const passes = add(units, (u) => u.forward + u.input + u.weight - u.pairedForward - u.pairedBackward);
     return {
       seconds: (m * passes) / pp,
       bytes: () => {
-        const full = this.units(this.made(core, routed, layout), 'full', { once: false });
+        const full = this.all(this.units(this.made(core, routed, layout), 'full', { once: false }));
         const kept = add(full, (u) => u.states[0] + u.states[1] + u.states[2] + u.keptBytes);
         return kept / pp + Math.min(...units.map((u) => u.temporaryBytes));
       },
@@ -375,25 +403,17 @@ export class Composer {
     return dims.length === 0 ? 0 : 2 * collectives.seconds('all_reduce', LARGEST_BYTES * units, dims);
   }
 
-  /** Bytes that a neighbour is about to use, gathered already. */
-  private aheadBytes(chunks: readonly (readonly Unit[])[]): number {
-    if (!this.overlaps) return 0;
-    let most = 0;
-    for (const list of chunks) for (let i = 1; i < list.length; i++) most = Math.max(most, list[i].prefetchedBytes);
-    return most;
-  }
-
   /** For each chunk how many of its last units need not be recomputed. */
-  private keptOf(strict: readonly (readonly Unit[])[], plain: readonly Unit[], bounds: readonly number[], pp: number, held: readonly HeldBytes[], paired: boolean): number[] {
-    const counts = new Array<number>(strict.length).fill(0);
+  private keptOf(strict: readonly Unit[], plain: readonly Unit[], spans: readonly Span[], held: readonly HeldBytes[], paired: boolean): number[] {
+    const counts = new Array<number>(spans.length).fill(0);
+    const pp = held.length;
     for (let i = 0; i < pp; i++) {
-      const own = Array.from({ length: strict.length / pp }, (_, c) => c * pp + i);
-      const lists = own.map((k) => strict[k]);
-      const all = together(lists);
-      const states = all.reduce((sum, u) => sum + u.states[0] + u.states[1] + u.states[2], 0);
-      const whole = own.map((k) => plain.slice(bounds[k], bounds[k + 1]));
-      const found = keptUnits(lists, whole, held[i], states + this.aheadBytes(lists) + (paired ? besideBytes(all) : 0), this.budgetBytes);
-      own.forEach((k, c) => (counts[k] = found[c]));
+      const own = spans.filter((_, k) => k % pp === i);
+      const of = (units: readonly Unit[]): Unit[][] => own.map(({ first, end }) => units.slice(first, end));
+      const sums = deviceSums(strict, own, 0, this.overlaps);
+      const states = sumOver(strict, own, (u) => u.states[0] + u.states[1] + u.states[2]);
+      const found = keptUnits(of(strict), of(plain), held[i], states + sums.aheadBytes + (paired ? sums.besideBytes : 0), this.budgetBytes);
+      found.forEach((count, c) => (counts[c * pp + i] = count));
     }
     return counts;
   } // prettier-ignore
@@ -425,23 +445,22 @@ const LARGEST_BYTES = 4 * 3 * 4;
 
 type Ways = Pick<LayoutTuning, 'once' | 'paired'>;
 
-/** The most that a unit with experts holds besides, while the same device is at work on another microbatch. */
-function besideBytes(units: readonly Unit[]): number {
-  return units.reduce((most, u) => (u.exchange > 0 ? Math.max(most, u.temporaryBytes) : most), 0);
-}
-
-function mostTemporary(units: readonly Unit[]): number {
-  return units.reduce((most, u) => (u.temporaryBytes > most ? u.temporaryBytes : most), -Infinity);
-}
-
-/** Chunks of a device one after another. */
-function together(chunks: readonly (readonly Unit[])[]): readonly Unit[] {
-  return chunks.length === 1 ? chunks[0] : ([] as Unit[]).concat(...chunks);
+/** One device of a pipeline. */
+interface DeviceFigures {
+  /** Its chunks. */
+  readonly own: readonly Span[];
+  readonly sums: DeviceSums;
+  readonly activations: number;
+  readonly temporary: number;
+  readonly peak: number;
+  readonly inFlight: number;
+  /** Seconds of what a step has once, and of its passes. */
+  readonly step: number;
+  readonly busy: number;
 }
 
 /** Layouts whose dense parameters are priced and kept. */
 const MOST_COSTS = 16_384;
-const NOTHING: Saved = { forward: 0, backward: 0, hiddenForward: 0, hiddenBackward: 0 };
 const total3 = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;
 
 function add<T>(list: readonly T[], of: (item: T) => number): number {

@@ -7,7 +7,7 @@ import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
 import { DTYPE_BYTES, type DType } from '../../../graph/types.ts';
 import { dtypeNamed } from '../../../models/build.ts';
 import { parseModelConfig } from '../../../models/families.ts';
-import type { CutUnit } from '../model/balanced-cuts.ts';
+import type { Checkpoint } from '../../recipes/checkpoints.ts';
 import type { LayoutKind, LayoutSizes } from '../model/layout.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import type { DataGroups } from '../model/states.ts';
@@ -15,7 +15,7 @@ import type { CoreCost, CoreParameter } from '../model/types.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import type { LeastUnits } from './least-units.ts';
 import type { StateCosts } from './state-costs.ts';
-import type { Unit } from './unit-costs.ts';
+import type { PassUnit, Unit } from './unit-costs.ts';
 
 /** A mesh and what its dims do. */
 export interface Layout {
@@ -29,11 +29,19 @@ export interface MadeLayout extends Layout {
   readonly groups: DataGroups;
   /** By whether FSDP keeps what it gathers. */
   readonly states: Map<boolean, StateCosts>;
-  readonly units: Map<string, readonly Unit[]>;
-  /** The units as stages are cut. */
-  readonly cuts: WeakMap<readonly Unit[], readonly CutUnit[]>;
-  /** Bounds of the units, by those whose results are recomputed. */
-  readonly least: WeakMap<readonly Unit[], LeastUnits>;
+  /** Units without their states, by what is recomputed and whether microbatches run in pairs. */
+  readonly passes: Map<string, readonly PassUnit[]>;
+  /** By what is recomputed, and a number for the way to gather and to pair. */
+  readonly units: Map<Checkpoint, MadeUnits[]>;
+}
+
+/** Units of a layout: of the built layers, and what is made of them on demand. */
+export interface MadeUnits {
+  readonly built: readonly Unit[];
+  /** Of the whole model. */
+  all?: readonly Unit[];
+  /** Bounds of them and of the same units that keep all results. */
+  least?: LeastUnits;
 }
 
 /** Parameters of experts, and all others with a number that equal lists share. */

@@ -34,9 +34,23 @@ export function composedStages(
   stepSeconds: number,
 ): ComposedStages {
   // Numbers in a row: of all layouts that are priced these are kept.
-  const passes = Float64Array.from(seconds.flatMap((s) => [s.forward, s.backwardInput, s.backwardWeight]));
-  const own = Float64Array.from(devices.flatMap((d) => [d.peak, d.inFlight, Math.max(0, 1 - d.works / stepSeconds)]));
-  const messages = Float64Array.from(sent.flatMap((u) => [u.boundaryBytes, u.boundary]));
+  const passes = new Float64Array(3 * seconds.length);
+  seconds.forEach((s, k) => {
+    passes[3 * k] = s.forward;
+    passes[3 * k + 1] = s.backwardInput;
+    passes[3 * k + 2] = s.backwardWeight;
+  });
+  const own = new Float64Array(3 * devices.length);
+  devices.forEach((d, i) => {
+    own[3 * i] = d.peak;
+    own[3 * i + 1] = d.inFlight;
+    own[3 * i + 2] = Math.max(0, 1 - d.works / stepSeconds);
+  });
+  const messages = new Float64Array(2 * sent.length);
+  sent.forEach((u, k) => {
+    messages[2 * k] = u.boundaryBytes;
+    messages[2 * k + 1] = u.boundary;
+  });
   return onDemand(bounds, passes, own, messages);
 }
 

@@ -8,19 +8,24 @@ import { leastVisible } from '../model/overlap.ts';
 import type { HeldBytes } from './held-activations.ts';
 import type { Unit } from './unit-costs.ts';
 
-/** Of every unit the less of both ways, in the order of the layers; states and their moves are the same in both. */
+/** Of every built unit the less of both ways; states and their moves are the same in both. */
 export interface LeastUnits {
-  readonly stateBytes: Float64Array;
-  readonly keptBytes: Float64Array;
-  readonly temporaryBytes: Float64Array;
+  /** The built unit of every unit of the model, in its order. */
+  readonly built: readonly number[];
+  readonly stateBytes: readonly number[];
+  readonly keptBytes: readonly number[];
+  readonly temporaryBytes: readonly number[];
   /** Temporary bytes of units that exchange tokens, 0 of others. */
-  readonly besideBytes: Float64Array;
-  readonly prefetchedBytes: Float64Array;
+  readonly besideBytes: readonly number[];
+  readonly prefetchedBytes: readonly number[];
+  /** Of all units. */
   readonly leastTemporaryBytes: number;
   readonly allStateBytes: number;
   /** Of one microbatch through all units, with all that may hide hidden; what pairs of microbatches save is not taken off. */
   readonly passSeconds: number;
   readonly pairedSeconds: number;
+  /** Of all exchanges of those that keep their results. */
+  readonly exchangeSeconds: number;
   /** Of what a step has once. */
   readonly stepSeconds: number;
 }
@@ -28,27 +33,41 @@ export interface LeastUnits {
 /** Sums in another order differ in their last digits: a bound counts where it is above by more. */
 const ROUNDING = 1e-9;
 
-/** @param overlaps whether collectives run beside compute */
-export function leastUnits(strict: readonly Unit[], plain: readonly Unit[], overlaps: boolean): LeastUnits {
-  const count = strict.length;
-  const [stateBytes, keptBytes, temporaryBytes, besideBytes, prefetchedBytes] = Array.from({ length: 5 }, () => new Float64Array(count)); // prettier-ignore
-  let [allStateBytes, passSeconds, pairedSeconds, stepSeconds, leastTemporaryBytes] = [0, 0, 0, 0, Infinity];
-  for (let i = 0; i < count; i++) {
-    const [u, w] = [strict[i], plain[i]];
-    stateBytes[i] = u.states[0] + u.states[1] + u.states[2];
-    keptBytes[i] = Math.min(u.keptBytes, w.keptBytes);
-    temporaryBytes[i] = Math.min(u.temporaryBytes, w.temporaryBytes);
-    if (u.exchange > 0) besideBytes[i] = temporaryBytes[i];
-    if (overlaps) prefetchedBytes[i] = u.prefetchedBytes;
+/**
+ * @param strict built units whose results are recomputed; `plain` the same units, keeping theirs
+ * @param built which of them every unit of the model is
+ * @param overlaps whether collectives run beside compute
+ */
+export function leastUnits(strict: readonly Unit[], plain: readonly Unit[], built: readonly number[], overlaps: boolean): LeastUnits {
+  const less = (of: (u: Unit) => number): number[] => strict.map((u, i) => Math.min(of(u), of(plain[i])));
+  const stateBytes = strict.map((u) => u.states[0] + u.states[1] + u.states[2]);
+  const temporaryBytes = less((u) => u.temporaryBytes);
+  const passes = less((u) => passesOf(u, overlaps));
+  // The most that may be saved.
+  const paired = strict.map((u, i) => Math.max(u.pairedForward + u.pairedBackward, plain[i].pairedForward + plain[i].pairedBackward));
+  const steps = strict.map((u) => (overlaps ? leastVisible(u.stepSum + u.stepGather) : u.stepSum + u.stepGather) + u.update);
+  let [allStateBytes, passSeconds, pairedSeconds, exchangeSeconds, stepSeconds] = [0, 0, 0, 0, 0];
+  for (const i of built) {
     allStateBytes += stateBytes[i];
-    leastTemporaryBytes = Math.min(leastTemporaryBytes, temporaryBytes[i]);
-    passSeconds += Math.min(passesOf(u, overlaps), passesOf(w, overlaps));
-    // The most that may be saved.
-    pairedSeconds += Math.max(u.pairedForward + u.pairedBackward, w.pairedForward + w.pairedBackward);
-    const moved = u.stepSum + u.stepGather;
-    stepSeconds += (overlaps ? leastVisible(moved) : moved) + u.update;
+    passSeconds += passes[i];
+    pairedSeconds += paired[i];
+    exchangeSeconds += plain[i].exchange;
+    stepSeconds += steps[i];
   }
-  return { stateBytes, keptBytes, temporaryBytes, besideBytes, prefetchedBytes, leastTemporaryBytes, allStateBytes, passSeconds, pairedSeconds, stepSeconds };
+  return {
+    built,
+    stateBytes,
+    keptBytes: less((u) => u.keptBytes),
+    temporaryBytes,
+    besideBytes: strict.map((u, i) => (u.exchange > 0 ? temporaryBytes[i] : 0)),
+    prefetchedBytes: strict.map((u) => (overlaps ? u.prefetchedBytes : 0)),
+    leastTemporaryBytes: Math.min(...temporaryBytes),
+    allStateBytes,
+    passSeconds,
+    pairedSeconds,
+    exchangeSeconds,
+    stepSeconds,
+  };
 } // prettier-ignore
 
 function passesOf({ forward, input, weight, gatherForward, gatherBackward, scatter }: Unit, overlaps: boolean): number {
@@ -91,12 +110,13 @@ export function isOverSomewhere(budgetBytes: number, least: LeastUnits, bounds: 
     for (let c = 0; c < chunks; c++) {
       kept[c] = 0;
       const first = bounds[c * pp + i];
-      for (let u = first; u < bounds[c * pp + i + 1]; u++) {
+      for (let n = first; n < bounds[c * pp + i + 1]; n++) {
+        const u = least.built[n];
         states += least.stateBytes[u];
         kept[c] += least.keptBytes[u];
         if (least.temporaryBytes[u] > temporary) temporary = least.temporaryBytes[u];
         if (least.besideBytes[u] > beside) beside = least.besideBytes[u];
-        if (u > first && least.prefetchedBytes[u] > ahead) ahead = least.prefetchedBytes[u];
+        if (n > first && least.prefetchedBytes[u] > ahead) ahead = least.prefetchedBytes[u];
       }
     }
     const bytes = states + held[i](kept) + temporary + ahead + (paired ? beside : 0);

@@ -40,12 +40,20 @@ export class RowPricer {
 
   /** Tries the schedules of a row on a program of its data rank; results are recomputed only where they would not fit otherwise. */
   price(row: LayoutRow, core: CoreCost, routed: RoutedCosts | undefined): void {
+    const checkpoints = this.tried.of(core, routed, row.sizes);
+    const over = new Map<boolean, boolean>();
+    const isOver = (once: boolean): boolean => {
+      let found = over.get(once);
+      if (found === undefined) over.set(once, (found = this.composer.isOver(core, routed, row, once)));
+      return found;
+    };
     for (const { schedule, chunks } of this.schedules(row, core.request.microbatch)) {
       const known = this.best.get(row);
       // Exchanges with experts may hide in what is left to try.
       if (schedule !== '1f1b' && known?.fits === true && known.figures.busySeconds - known.figures.exchangeSeconds > SCHEDULE_MARGIN * this.incumbent) return; // prettier-ignore
       for (const { once, paired } of this.ways(row, schedule, core.request.microbatch))
-        for (const checkpoint of this.tried.of(core, routed, row.sizes)) {
+        // What fits in no way counts with all recomputed.
+        for (const checkpoint of isOver(once) ? checkpoints.slice(-1) : checkpoints) {
           // What is exchanged again has no other pass beside it.
           if (paired && routedPart(checkpoint) === 'full') continue;
           const base = { microbatch: core.request.microbatch, schedule, chunks, checkpoint, once };

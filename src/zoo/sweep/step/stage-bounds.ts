@@ -2,40 +2,37 @@
 
 import { internalError } from '../../../errors.ts';
 import { balancedCuts, type CutUnit } from '../model/balanced-cuts.ts';
-import type { LayoutSizes, LayoutTuning } from '../model/layout.ts';
+import type { LayoutTuning } from '../model/layout.ts';
 import type { Unit } from './unit-costs.ts';
-/** A layout with its stages, and its units as stages are cut. */
-interface StageSite {
-  readonly sizes: Pick<LayoutSizes, 'pp'>;
-  readonly cuts: WeakMap<readonly Unit[], readonly CutUnit[]>;
+
+/** The built units of a layout, and which of them every unit of the model is. */
+interface StagedUnits {
+  readonly units: readonly Unit[];
+  readonly built: readonly number[];
 }
 
 /** First unit of every chunk, and the number of units. */
 export function stageBounds(
-  { sizes: { pp }, cuts }: StageSite,
-  units: readonly Unit[],
-  { schedule, chunks: v }: LayoutTuning,
+  pp: number,
+  { units, built }: StagedUnits,
+  { schedule, chunks: v }: Pick<LayoutTuning, 'schedule' | 'chunks'>,
   microbatches: number,
   budgetBytes: number,
 ): readonly number[] {
-  if (pp * v === 1) return [0, units.length];
-  let list = cuts.get(units);
-  if (list === undefined)
-    cuts.set(
-      units,
-      (list = units.map((u) => ({
-        seconds: u.forward + u.gatherForward + u.input + u.gatherBackward + u.scatter + u.weight,
-        stateBytes: u.states[0] + u.states[1] + u.states[2],
-        activationBytes: u.keptBytes,
-      }))),
-    );
+  if (pp * v === 1) return [0, built.length];
+  const cuts = units.map((u): CutUnit => ({
+    seconds: u.forward + u.gatherForward + u.input + u.gatherBackward + u.scatter + u.weight,
+    stateBytes: u.states[0] + u.states[1] + u.states[2],
+    activationBytes: u.keptBytes,
+  }));
+  const list = built.map((i) => cuts[i]);
   const temporary = Math.max(...units.map((u) => u.temporaryBytes));
   const request = { stages: pp * v, microbatches, schedule: schedule === 'interleaved' ? '1f1b' : schedule } as const;
   const limitBytes = schedule === 'interleaved' ? Infinity : budgetBytes - temporary;
   // What fits nowhere is priced at its fastest cuts, so that it can be said by how much it does not fit.
   const found =
     balancedCuts(list, { ...request, limitBytes }) ?? balancedCuts(list, { ...request, limitBytes: Infinity });
-  if (found === undefined) throw internalError(`${units.length} units for ${pp * v} stages`);
+  if (found === undefined) throw internalError(`${built.length} units for ${pp * v} stages`);
   return found;
 }
 

@@ -101,8 +101,14 @@ function parameterCosts(parameters: readonly CoreParameter[], how: Keeping, list
   const { mode, groups, once, moving, state } = how;
   const ways = { listed, ...(state === undefined ? {} : { state }) };
   const priced = moving === undefined ? undefined : collected(parameters, how, moving);
-  return parameters.map((p) => {
-    const cost = parameterCost(p, mode, groups, once, priced === undefined ? ways : { ...moving, ...ways, priced });
+  const kinds = kindsOf(parameters);
+  /** By kind: what moves alone costs the same for parameters of equal sizes. */
+  const costs: ParameterCost[] = [];
+  return parameters.map((p, i) => {
+    const cost =
+      priced === undefined
+        ? (costs[kinds[i]] ??= parameterCost(p, mode, groups, once, ways))
+        : parameterCost(p, mode, groups, once, { ...moving, ...ways, priced });
     if (how.endsSum === undefined || p.alsoUnit === undefined || !p.trained) return { p, cost };
     // The first and the last stage both have it: once a step they sum their gradients (lint rule ZL14).
     const bytes = (cost.gradientBytes / (state?.gradient ?? p.state.gradient)) * p.itemBytes;
@@ -111,6 +117,25 @@ function parameterCosts(parameters: readonly CoreParameter[], how: Keeping, list
     return { p, cost: { ...cost, sumSeconds: cost.sumSeconds + seconds, perStep: [...cost.perStep, move] } };
   });
 }
+
+/** Of every parameter a number that those share which differ in their names and units alone. */
+function kindsOf(parameters: readonly CoreParameter[]): readonly number[] {
+  let found = knownKinds.get(parameters);
+  if (found === undefined) {
+    const kinds = new Map<string, number>();
+    found = parameters.map((p) => {
+      const text = JSON.stringify({ ...p, name: '', unit: 0, alsoUnit: 0 });
+      const kind = kinds.get(text) ?? kinds.size;
+      kinds.set(text, kind);
+      return kind;
+    });
+    knownKinds.set(parameters, found);
+  }
+  return found;
+}
+
+/** Layouts ask of the same few lists. */
+const knownKinds = new WeakMap<readonly CoreParameter[], readonly number[]>();
 
 const MOMENTS: readonly StateMove['moment'][] = ['forward', 'backward', 'scatter', 'sum', 'gather', 'pending'];
 

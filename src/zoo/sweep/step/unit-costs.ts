@@ -60,20 +60,64 @@ export interface UnitRequest {
   readonly states: StateCosts;
 }
 
-/** The units of the whole model: what comes before the layers, the layers, what comes after. */
-export function unitCosts(request: UnitRequest, kinds: LayerKinds): Unit[] {
-  const shallow = builtUnits(request);
-  return [shallow[0], ...kinds.standsFor.map((l) => shallow[l + 1]), shallow[shallow.length - 1]];
+/** A unit without its states and their moves: layouts that differ in how data ranks keep states alone share it. */
+export type PassUnit = Omit<
+  Unit,
+  'gatherForward' | 'gatherBackward' | 'scatter' | 'stepGather' | 'update' | 'states' | 'prefetchedBytes'
+>;
+
+/** The units of the built layers with what comes before and after them. */
+export function unitCosts(request: UnitRequest): Unit[] {
+  return withStates(passUnits(request), request);
 }
 
-function builtUnits(request: UnitRequest): Unit[] {
+/** The same of the whole model, in its order. */
+export function ofModel<T>(built: readonly T[], { standsFor }: Pick<LayerKinds, 'standsFor'>): T[] {
+  return [built[0], ...standsFor.map((l) => built[l + 1]), built[built.length - 1]];
+}
+
+/** Units with the states of a layout and their moves. */
+export function withStates(units: readonly PassUnit[], { states, system }: Pick<UnitRequest, 'states' | 'system'>): Unit[] {
+  return units.map((u, index): Unit => {
+    const own = states.sums[index] ?? NO_STATES;
+    return {
+      forward: u.forward,
+      input: u.input,
+      weight: u.weight,
+      compute: u.compute,
+      exchange: u.exchange,
+      pairedForward: u.pairedForward,
+      pairedBackward: u.pairedBackward,
+      forwardRoom: u.forwardRoom,
+      backwardRoom: u.backwardRoom,
+      gatherForward: own.gatherForwardSeconds,
+      gatherBackward: own.gatherBackwardSeconds,
+      scatter: own.scatterSeconds,
+      stepSum: u.stepSum + own.sumSeconds,
+      stepGather: own.gatherSeconds,
+      update: system === undefined ? 0 : trafficSeconds(UPDATE_BYTES * own.updatedElements, system.cluster),
+      states: [own.parameterBytes, own.gradientBytes, own.optimizerBytes],
+      keptBytes: u.keptBytes,
+      temporaryBytes: u.temporaryBytes + own.gatheredBytes,
+      prefetchedBytes: own.prefetchedBytes,
+      boundaryBytes: u.boundaryBytes,
+      boundary: u.boundary,
+    };
+  });
+} // prettier-ignore
+
+/**
+ * Units without states and their moves. Gradients are added to their buffers in all modes of a layout alike, since data ranks cut
+ * them behind that.
+ */
+export function passUnits(request: UnitRequest): PassUnit[] {
   const { core, routed, sizes, checkpoint, paired, groups, states, system } = request;
   const part = routedPart(checkpoint);
   const { dense } = groups;
   const blocks = routed === undefined ? undefined : routedUnits(routed, sizes);
   if (routed !== undefined && blocks === undefined)
     throw internalError(`routed blocks were not priced for ep ${sizes.ep} and etp ${sizes.etp ?? 1}`);
-  return core.units.map((u, index): Unit => {
+  return core.units.map((u, index): PassUnit => {
     const own = states.sums[index] ?? NO_STATES;
     const extra = (pass: string): number =>
       core.extras.reduce((total, e) => {
@@ -137,18 +181,10 @@ function builtUnits(request: UnitRequest): Unit[] {
       pairedBackward: hides.savedBackward,
       forwardRoom: room.forward - hides.hiddenBackward,
       backwardRoom: room.backward - hides.hiddenForward,
-      gatherForward: own.gatherForwardSeconds,
-      gatherBackward: own.gatherBackwardSeconds,
-      scatter: own.scatterSeconds,
-      stepSum: u.stepSeconds + own.sumSeconds,
-      stepGather: own.gatherSeconds,
-      update: system === undefined ? 0 : trafficSeconds(UPDATE_BYTES * own.updatedElements, system.cluster),
-      states: [own.parameterBytes, own.gradientBytes, own.optimizerBytes],
+      stepSum: u.stepSeconds,
       keptBytes: kept,
       // A unit whose results are recomputed has them all briefly.
-      temporaryBytes:
-        Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) + Math.max(0, keptWithout - kept) + own.gatheredBytes,
-      prefetchedBytes: own.prefetchedBytes,
+      temporaryBytes: Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) + Math.max(0, keptWithout - kept),
       boundaryBytes: u.boundaryBytes,
       boundary: sizes.pp === 1 ? 0 : boundarySeconds(u.boundaryBytes, request),
     };
