@@ -151,7 +151,7 @@ const inside = {
     ['verify'],
     ['pipeline', 'rule-check'],
     ['timeline'],
-    ['overlap'],
+    ['call-order', 'overlap'],
   ],
   zoo: [['recipes'], ['compare'], ['audit', 'sweep'], ['planning'], ['layout', 'pipeline'], ['validation']],
   'zoo/sweep': [

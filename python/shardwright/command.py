@@ -29,6 +29,7 @@ def plan(
     out: str | os.PathLike[str] = "plan",
     command: Sequence[str] | None = None,
     quiet: bool = False,
+    order: str | None = None,
     **flags: Any,
 ) -> Plan:
     """Plans a captured model and writes the program of each device.
@@ -40,6 +41,8 @@ def plan(
         out: the plan folder.
         command: how to call Shardwright; default what `find_command` finds.
         quiet: no progress on stderr.
+        order: how the program of each device calls: `program`, as the plan lists the calls, or `simulated`, as the simulated step has
+            them, with its buckets. Default: the faster one by that simulation.
         flags: options of `shardwright plan`, `memory="60GiB"`, `pin=["fc1.weight=S(0)R"]`, `no_recipes=True`.
 
     Raises:
@@ -61,7 +64,8 @@ def plan(
     call = list(command) if command is not None else find_command()
     run_command(call, argv, quiet, allowed=(0, 4))
     folder = Path(out)
-    run_command(call, ["export", str(folder), "--target", "torch", "-o", str(folder / "torch"), "--json"], quiet)
+    export = ["export", str(folder), "--target", "torch", "-o", str(folder / "torch"), "--json"]
+    run_command(call, export if order is None else [*export, "--order", order], quiet)
     record_file = folder / "capture.json"
     if record is not None:
         record_file.write_text(json.dumps(record, indent=1) + "\n")

@@ -16,7 +16,7 @@ export type ExportedPlan = Pick<
   Plan,
   'model' | 'mesh' | 'cluster' | 'request' | 'nodes' | 'outputs' | 'parameters' | 'hashes'
 > &
-  Partial<Pick<Plan, 'objective' | 'greedySeconds'>>;
+  Partial<Pick<Plan, 'objective' | 'greedySeconds' | 'memory'>>;
 
 /** What every target is given. */
 export interface ExportSource {
@@ -66,6 +66,17 @@ export interface ReadPlacements {
   readonly nodes?: ReadonlyMap<string, { readonly inputs?: readonly string[]; readonly outputs: readonly string[] }>;
 }
 
+/** In which order a written program calls. */
+export interface OrderOptions {
+  /**
+   * `program`: as the plan lists the calls, collectives one by one. `simulated`: as the faster simulated step has them, with its
+   * buckets. Default: what the simulation says is faster.
+   */
+  readonly order?: 'program' | 'simulated';
+  /** Of the simulated order: most bytes of a bucket of collectives, as `SimulateOptions.bucketBytes`. Default `auto`. */
+  readonly bucketBytes?: number | 'auto';
+}
+
 /** One engine or format that plans are written for. */
 export interface ExportTarget {
   /** As `--target` takes it. */
@@ -79,9 +90,11 @@ export interface ExportTarget {
    *
    * @throws E_UNSUPPORTED, with the node, for what there is no text for at all
    */
-  readonly write: (source: ExportSource) => ExportResult;
+  readonly write: (source: ExportSource, options?: OrderOptions) => ExportResult;
+  /** Whether it takes `OrderOptions`. */
+  readonly ordered?: true;
   /** Files that hold the written program against the uncut one at small sizes; present where a target writes programs. */
-  readonly check?: (source: ExportSource) => readonly ExportFile[];
+  readonly check?: (source: ExportSource, options?: OrderOptions) => readonly ExportFile[];
   /** Reads the placements that the files state; present where the target states shardings. */
   readonly readBack?: (files: readonly ExportFile[], mesh: DeviceMesh) => ReadPlacements;
 }

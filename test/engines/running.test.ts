@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, test } from 'vitest';
 import { caseName, expectAsOneProcess, RUNNING, type Outcome } from '../export/running-matrix.ts';
-import { captureRecord, runningPlans } from '../export/running-plans.ts';
+import { captureRecord, LATE, runningPlans } from '../export/running-plans.ts';
 
 /**
  * Every plan of the matrix on real processes, beside one process. `SHARDWRIGHT_RECORD=1` writes what `npm test` reads;
@@ -45,7 +45,7 @@ describe.each(WORLDS)('%i processes', (world) => {
   test.each(models)('%s: loss, gradients and AdamW steps equal one process, and the collectives are the plan’s', async (model) => {
     const jobs: { job: string; name: string; program: string; plannedBytes: number }[] = [];
     for (const one of cases.filter((each) => each.model === model))
-      for (const { name, files, program, plannedBytes } of await runningPlans(model, one.mesh, one.known, one.request)) {
+      for (const { name, files, program, plannedBytes } of await runningPlans(model, one.mesh, one.known, one.request, one.order)) {
         const then = recorded[caseName(name, one)];
         if (isChanged && then?.program === program && (then.refused !== undefined || then.plannedBytes === plannedBytes)) continue;
         const at = join(folder, `${world}-${model}-${jobs.length}`);
@@ -97,6 +97,17 @@ test.each(JOINT)('%s %o: AOTAutograd partitions the plan’s program of a Llama,
   expect(outcome.collectives).toBeGreaterThan(0);
   expect(outcome.asPlanned).toBe(true);
 }, 600_000); // prettier-ignore
+
+test('compile=True: Inductor takes buckets', async () => {
+  const [, { files }] = await runningPlans('mlp', 'dp=2,tp=2', ['FSDP (dp) + Megatron (tp)'], { cluster: LATE });
+  const at = mkdtempSync(join(folder, 'compiled-'));
+  for (const file of files) writeFileSync(join(at, file.name), file.text);
+  writeFileSync(join(at, 'capture.json'), captureRecord('mlp') ?? '');
+  const program = files.find(({ name }) => name === 'program.py')?.text ?? '';
+  for (const kind of ['all_gather', 'reduce_scatter']) expect(program).toContain(`) = ${kind}_coalesced(here, [`);
+  const [outcome] = run(4, [`mlp:compiled=${at}`], 0);
+  for (const error of [outcome.loss, outcome.gradient]) expect(error).toBeLessThan(1e-9);
+}, 300_000);
 
 test('PyTorch captures the committed graphs again', () => {
   execFileSync(python, [join(scripts, 'capture.py'), folder, 'mlp', 'dropout'], { env, stdio: 'ignore' });

@@ -17,7 +17,13 @@ describe('recorded runs on PyTorch 2.13 with gloo', () => {
   const ran = (one: RunningCase): boolean => Object.keys(results).some((name) => name === caseName(`${one.model} ${one.mesh} optimum`, one)); // prettier-ignore
   const cases = RUNNING.filter((one) => ran(one) && (process.env.SHARDWRIGHT_FULL === '1' || one.model === 'mlp'));
   test.each(cases)('$model on $mesh: the programs that ran are those that are written now', async (one) => {
-    for (const { name, program, plannedBytes } of await runningPlans(one.model, one.mesh, one.known, one.request)) {
+    for (const { name, program, plannedBytes } of await runningPlans(
+      one.model,
+      one.mesh,
+      one.known,
+      one.request,
+      one.order,
+    )) {
       const then = results[caseName(name, one)];
       expect(program, caseName(name, one)).toBe(then.program);
       if (then.refused === undefined) expect(plannedBytes, caseName(name, one)).toBe(then.plannedBytes);

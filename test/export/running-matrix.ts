@@ -1,15 +1,23 @@
 /** What is run on real PyTorch: models, meshes and recipes beside the optimum. */
 import { expect } from 'vitest';
 import type { PlanRequest } from '../../src/index.ts';
+import { gatheredWeights, LATE } from './running-plans.ts';
 
 export interface RunningCase {
   readonly model: string;
   readonly mesh: string;
   readonly known: readonly string[];
   readonly request?: Partial<PlanRequest>;
+  /** Of what is pinned, in the name of the case. */
+  readonly name?: string;
+  /** Default: the faster one. */
+  readonly order?: 'program';
 }
 
 const FSDP = ['FSDP (dp)', 'FSDP (dp) + Megatron (tp)'];
+const late = { cluster: LATE };
+/** Parameters in an order of cuts that is not the mesh's: parts of gathered and scattered tensors change places. */
+const CROSSWISE = gatheredWeights('S(0)[1]S(0)[0]', 'S(0)S(0)');
 const SEQUENCE = ['data parallel (dp) + context parallel (tp)', 'FSDP (dp+tp) + Ulysses (tp)'];
 
 export const RUNNING: readonly RunningCase[] = [
@@ -38,11 +46,26 @@ export const RUNNING: readonly RunningCase[] = [
   { model: 'bert', mesh: 'dp=2,tp=2', known: FSDP },
   { model: 'vit', mesh: 'dp=2,tp=2', known: FSDP },
   { model: 'resnet', mesh: 'dp=2,tp=2', known: ['FSDP (dp)'] },
+  { model: 'mlp', mesh: 'dp=2,tp=2', known: FSDP, order: 'program' },
+  { model: 'llama-sdpa', mesh: 'dp=2,tp=2', known: FSDP, order: 'program' },
+  { model: 'mlp', mesh: 'dp=2', known: FSDP, request: late },
+  { model: 'mlp', mesh: 'dp=4', known: FSDP, request: late },
+  { model: 'mlp', mesh: 'dp=2,tp=2', known: FSDP, request: late },
+  { model: 'mlp', mesh: 'dp=2,tp=2', known: [], request: { ...late, pins: CROSSWISE }, name: 'crosswise' },
+  { model: 'mlp', mesh: 'dp=2,tp=4', known: FSDP, request: late },
+  { model: 'llama-sdpa', mesh: 'dp=2,tp=2', known: [...FSDP, ...SEQUENCE], request: late },
+  { model: 'llama-sdpa', mesh: 'dp=2,tp=4', known: [...FSDP, ...SEQUENCE], request: late },
+  { model: 'gpt2', mesh: 'dp=2,tp=2', known: FSDP, request: late },
+  { model: 'resnet', mesh: 'dp=2,tp=2', known: ['FSDP (dp)'], request: late },
 ];
 
 /** Name of a plan with what was asked beside the mesh. */
-export function caseName(name: string, { request }: RunningCase): string {
-  return request === undefined ? name : `${name} ${JSON.stringify(request)}`;
+export function caseName(plan: string, { request, name, order }: RunningCase): string {
+  const { cluster, pins: _, ...others } = request ?? {};
+  const links = cluster === undefined ? [] : [`on ${(JSON.parse(cluster) as { id: string }).id} links`];
+  const rest = Object.keys(others).length === 0 ? [] : [JSON.stringify(others)];
+  const ordered = order === undefined ? [] : [`in the order of the ${order}`];
+  return [plan, ...links, ...(name === undefined ? [] : [name]), ...rest, ...ordered].join(' ');
 }
 
 /**
@@ -95,6 +118,11 @@ const MORE_MEMORY: readonly { readonly why: string; readonly upTo: number; reado
     why: 'rows of experts that other devices have are masked in tensors of their own',
     upTo: 0.09,
     of: ['mixtral dp=2,ep=2 dp+ep', 'mixtral ep=2,tp=2 tp+ep+etp', 'moe dp=2,ep=2 FSDP (dp+ep)', 'moe dp=2,ep=2 dp+ep'],
+  },
+  {
+    why: 'parts of a group whose members the plan has in another order change places in a copy',
+    upTo: 0.34,
+    of: ['mlp dp=2,tp=2 optimum on late links crosswise'],
   },
   {
     why: 'uneven parts are padded before they are gathered',

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { exportPlan } from '../../src/export/export.ts';
-import { exportSource, type ExportFile, type ExportSource } from '../../src/export/target.ts';
+import { exportSource, type ExportFile, type ExportSource, type OrderOptions } from '../../src/export/target.ts';
 import { applyRoles } from '../../src/import/complete/roles.ts';
 import {
   builtinOperators,
@@ -20,6 +20,7 @@ import {
 import { priceRestriction } from '../../src/zoo/compare/price.ts';
 import { applyRecipe, meshRecipes, type Recipe } from '../../src/zoo/recipes/recipes.ts';
 import { NAMED_RECIPES } from '../../src/zoo/recipes/registry.ts';
+import type { Pin } from '../../src/plan/request/request.ts';
 import { planOfChoice } from '../../src/plan/search/result.ts';
 import { TRACED } from './traced-models.ts';
 
@@ -40,6 +41,9 @@ export const PAPER = JSON.stringify({
   matmulLaunchSeconds: 0,
 });
 
+/** Links on which a collective takes milliseconds before its first byte: sums and gathers travel in buckets. */
+export const LATE = JSON.stringify({ ...(JSON.parse(PAPER) as object), id: 'late', baseLatencySeconds: 3e-3 });
+
 export interface RunningPlan {
   /** `mlp dp=2,tp=2 optimum`. */
   readonly name: string;
@@ -49,8 +53,15 @@ export interface RunningPlan {
   readonly files: readonly ExportFile[];
   /** SHA-256 of what `program.py` does, see `programHash`. */
   readonly program: string;
-  /** Peak memory that the plan states, less the optimizer's state: what a forward and a backward call hold. */
+  /** Peak memory of the exported order, less the optimizer's state: what a forward and a backward call hold. */
   readonly plannedBytes: number;
+}
+
+/** Pins of the small MLP with which every device has a part of the batch, and gathers parameters that are cut as said. */
+export function gatheredWeights(parameters: string, batch: string): readonly Pin[] {
+  const weights = ['fc1.weight', 'fc1.bias', 'fc2.weight', 'fc2.bias'].map((node) => ({ node, spec: parameters }));
+  const rows = ['x', 'target_0', 'addmm', 'addmm_1', 'mse_loss_backward', 'threshold_backward'].map((node) => ({ node, spec: batch })); // prettier-ignore
+  return [...weights, ...rows];
 }
 
 const fixture = (name: string): URL => new URL(`../fixtures/running/${name}`, import.meta.url);
@@ -89,6 +100,7 @@ export async function runningPlans(
   mesh: string,
   known: readonly string[],
   request: Partial<PlanRequest> = {},
+  order?: OrderOptions['order'],
 ): Promise<RunningPlan[]> {
   const table = builtinOperators();
   const graph = TRACED[model]?.() ?? captured(model);
@@ -108,8 +120,10 @@ export async function runningPlans(
   return found.map(({ label, result: { plan, graph: program } }) => {
     // A graph with its bodies in line is what was placed, and no program.
     const source = exportSource({ plan, program: Object.keys(graph.subgraphs).length > 0 ? graph : program }, table);
-    const { files } = exportPlan(source, 'torch');
-    const text = files.find((file) => file.name === 'program.py')?.text ?? '';
-    return { name: `${model} ${mesh} ${label}`, model, plan, source, files, program: programHash(text), plannedBytes: plan.memory.peakBytes - plan.memory.optimizerBytes }; // prettier-ignore
+    const { files } = exportPlan(source, 'torch', order === undefined ? {} : { order });
+    const textOf = (file: string): string => files.find((one) => one.name === file)?.text ?? '';
+    const text = textOf('program.py');
+    const { peakBytes } = JSON.parse(textOf('collectives.json')) as { peakBytes: number };
+    return { name: `${model} ${mesh} ${label}`, model, plan, source, files, program: programHash(text), plannedBytes: peakBytes - plan.memory.optimizerBytes }; // prettier-ignore
   });
 }

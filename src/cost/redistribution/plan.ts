@@ -20,6 +20,11 @@ export interface RedistributionStep {
   readonly pairs?: readonly SourceTarget[];
 }
 
+/** Whether a step does nothing on the devices: it has another name, a group of one, or shows a part of what is there. */
+export function isFree({ kind, groupSize, bytes }: RedistributionStep): boolean {
+  return kind === 'relabel' || groupSize === 1 || (kind === 'slice' && bytes === 0);
+}
+
 /** The whole way. */
 export interface RedistributionPlan {
   readonly from: number;

@@ -8,10 +8,11 @@ import { ShardwrightError } from '../../errors.ts';
 import type { Node } from '../../graph/types.ts';
 import { collectiveKind } from '../../plan/lower/program/collectives.ts';
 import type { Plan } from '../../plan/record/types.ts';
-import type { ExportSource } from '../target.ts';
+import type { ExportSource, OrderOptions } from '../target.ts';
 import { operatorText } from './arguments.ts';
-import { splitProgram } from './split.ts';
-import { collectiveRows } from './tables.ts';
+import { collectiveRows } from './collective-list.ts';
+import { chooseOrder, splitInOrder } from './order.ts';
+import { callLines } from './split.ts';
 import { DeviceTimes, type TraceSpan } from './trace.ts';
 
 /** One call of the program, or one collective. */
@@ -61,15 +62,16 @@ const FUNCTIONAL: Readonly<Record<string, string>> = {
  * Matches the last step of a trace with the program of a plan.
  *
  * @param plan with its prices, whose objective is the predicted step
+ * @param options with which the program was exported
  * @throws E_TRACE for a trace without a step, or of another program: with the first call that differs
  */
-export function compareRun(source: ExportSource, plan: Plan, model: CollectiveModel, spans: readonly TraceSpan[]): RunReport {
+export function compareRun(source: ExportSource, plan: Plan, model: CollectiveModel, spans: readonly TraceSpan[], options: OrderOptions = {}): RunReport {
   const forwards = spans.filter(({ name, cat }) => name === 'Step' && RANGES.has(cat));
   const backwards = spans.filter(({ name, cat }) => name === 'StepBackward' && RANGES.has(cat));
   const forward = forwards.at(-1);
   const backward = backwards.find(({ ts }) => forward !== undefined && ts > forward.ts);
   const program = source.lowered();
-  const split = splitProgram(program.graph);
+  const split = splitInOrder(program, chooseOrder(source, options).order);
   if (forward === undefined || (backward === undefined && split.backward.length > 0))
     throw new ShardwrightError('E_TRACE', 'the trace has no whole step of a parallel module', {
       hint: 'profile at least one forward and backward call of what shardwright.parallelize gave, with ProfilerActivity.CPU.',
@@ -85,10 +87,11 @@ export function compareRun(source: ExportSource, plan: Plan, model: CollectiveMo
   const match = (nodes: readonly Node[], within: TraceSpan): void => {
     const events = outermost(spans, within);
     let k = 0;
-    for (const node of nodes) {
+    for (const line of callLines(nodes, split.buckets)) {
+      const [node] = line;
       if (node.target === 'operator.getitem') continue;
       const row = collectives.get(node.name);
-      const op = opName(node);
+      const op = opName(node, line.length > 1);
       while (k < events.length && !isCall(events[k].name, op, row !== undefined) && AROUND.has(events[k].name)) {
         if (events[k].name === '_c10d_functional::wait_tensor') waited += events[k].dur;
         k++;
@@ -97,7 +100,7 @@ export function compareRun(source: ExportSource, plan: Plan, model: CollectiveMo
       if (found === undefined || !isCall(found.name, op, row !== undefined))
         throw new ShardwrightError('E_TRACE', `the trace has ${found?.name ?? 'nothing'} where the program calls ${op}`, {
           node: node.name,
-          hint: 'profile a run of this plan; a compiled program (compile=True) has other calls.',
+          hint: 'profile a run of this plan, and give the --order and --bucket that it was exported with; a compiled program (compile=True) has other calls.',
         });
       if (row === undefined)
         calls.push({ node: node.name, op, kind: 'compute', measuredSeconds: (device?.of(found) ?? found.dur) * MICRO, predictedSeconds: priced.get(node.name) ?? null });
@@ -142,9 +145,9 @@ function backwardOf(forward: TraceSpan, backward: TraceSpan | undefined): TraceS
 }
 
 /** Name of a call in a trace: `aten::mm` of `aten.mm.default`. */
-function opName(node: Node): string {
+function opName(node: Node, isBucket: boolean): string {
   const kind = collectiveKind(node.target);
-  if (kind !== undefined) return `_c10d_functional::${FUNCTIONAL[kind]}`;
+  if (kind !== undefined) return `_c10d_functional::${FUNCTIONAL[kind]}${isBucket ? '_coalesced' : ''}`;
   const [space, name] = operatorText(node).replace('torch.ops.', '').split('.');
   return `${space}::${name}`;
 }

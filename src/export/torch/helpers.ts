@@ -97,6 +97,22 @@ export const HELPERS = {
     """Part i of dim 0 to member i; the parts that come back are joined in the order of members."""
     return c10d.all_to_all_single.default(x.contiguous(), received, sent, here.groups[group])
 `,
+  all_reduce_coalesced: `def all_reduce_coalesced(here, xs, op, group):
+    """Each of xs reduced over the group, by one collective."""
+    if op == "avg" and not here.averages:
+        return all_reduce_coalesced(here, [x / here.sizes[group] for x in xs], "sum", group)
+    return c10d.all_reduce_coalesced.default([x.contiguous() for x in xs], op, here.groups[group])
+`,
+  all_gather_coalesced: `def all_gather_coalesced(here, xs, n, group):
+    """Of each of xs those of all n members, joined along dim 0, by one collective."""
+    return c10d.all_gather_into_tensor_coalesced.default([x.contiguous() for x in xs], n, here.groups[group])
+`,
+  reduce_scatter_coalesced: `def reduce_scatter_coalesced(here, xs, op, n, group):
+    """Each of xs reduced over the n members, of which each keeps its part of dim 0, by one collective."""
+    if op == "avg" and not here.averages:
+        return reduce_scatter_coalesced(here, [x / n for x in xs], "sum", n, group)
+    return c10d.reduce_scatter_tensor_coalesced.default([x.contiguous() for x in xs], op, n, here.groups[group])
+`,
   permute: `def permute(here, x, targets, group):
     """x to member targets[i] from each member i."""
     me = here.places[group]

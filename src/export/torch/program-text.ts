@@ -2,21 +2,23 @@
  * `program.py`: what each device runs, as two Python functions. In: the lowered program. Out: text that PyTorch runs and people
  * read: one call a line with its local type, modules as comments, collectives by name, values dropped after their last use.
  */
-import { ShardwrightError } from '../../errors.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
 import { bodyResult } from '../../graph/control.ts';
 import type { Arg, Graph, Node } from '../../graph/types.ts';
 import { eachOperand, isRef, typeText } from '../../graph/value.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { collectiveKind } from '../../plan/lower/program/collectives.ts';
 import type { DeviceProgram } from '../../plan/lower/program/program.ts';
+import { bytesText } from '../../units.ts';
 import { pyComment, PyNames, pyString, pyTuple } from '../python-text.ts';
 import { argumentText, operatorText, type Names } from './arguments.ts';
 import type { ControlForm } from '../../passes/control/control-form.ts';
+import { memberRow } from './collective-list.ts';
 import { bodiesOf, controlOf, controlText } from './control.ts';
 import { groupOrder } from './group-order.ts';
 import { HELPER_USES, HELPERS, HERE, IMPORTS, type Helper } from './helpers.ts';
 import { draws, randomText } from './random.ts';
-import type { SplitProgram } from './split.ts';
+import { callLines, type SplitProgram } from './split.ts';
 
 /** Identifiers that the text itself uses. */
 const OWN = ['torch', 'dist', 'aten', 'c10d', 'here', 'primals', 'saved', 'tangents', 'forward', 'backward', 'Here', 'DeviceMesh', 'MESH_NAMES', 'MESH_SIZES', 'GROUPS', 'RANK_INTS', 'slice', 'float', ...Object.keys(HELPERS)]; // prettier-ignore
@@ -27,6 +29,12 @@ const HELPER_OF: Readonly<Record<CollectiveKind, Helper>> = {
   reduce_scatter: 'reduce_scatter',
   all_to_all: 'all_to_all',
   collective_permute: 'permute',
+};
+
+const COALESCED: Readonly<Partial<Record<CollectiveKind, Helper>>> = {
+  all_reduce: 'all_reduce_coalesced',
+  all_gather: 'all_gather_coalesced',
+  reduce_scatter: 'reduce_scatter_coalesced',
 };
 
 /**
@@ -76,6 +84,7 @@ interface ProgramParts {
   readonly decisions: Set<string>;
   /** Calls that draw, `native_dropout (aten.native_dropout.default)`. */
   readonly draws: Set<string>;
+  readonly buckets: SplitProgram['buckets'];
   /** Functions of bodies. */
   readonly functions: ReadonlyMap<Graph, string>;
 }
@@ -86,11 +95,13 @@ class ProgramWriter implements ProgramParts {
   readonly decisions = new Set<string>();
   readonly draws = new Set<string>();
   readonly functions: ReadonlyMap<Graph, string>;
+  readonly buckets: SplitProgram['buckets'];
 
   constructor(
     readonly program: DeviceProgram,
     private readonly split: SplitProgram,
   ) {
+    this.buckets = split.buckets;
     const names = new PyNames(OWN);
     this.functions = new Map(bodiesOf(program.graph).map((body, k) => [body, names.of(`${body.name}:${k}`)]));
   }
@@ -149,8 +160,8 @@ class FunctionText {
   private readonly names: PyNames;
   private readonly types: ReadonlyMap<string, Node['type']>;
   private readonly integers = new Map<string, string>();
-  /** Collectives whose value nothing has asked for yet. */
-  private readonly open = new Set<string>();
+  /** Collectives whose value nothing has asked for yet, with those that were called with them. */
+  private readonly open = new Map<string, readonly { readonly node: Node; readonly after?: string }[]>();
   private readonly arguments: Names;
   private path: string | undefined;
 
@@ -200,27 +211,40 @@ class FunctionText {
 
   /** Writes calls in order; values are dropped after their last use, but for those that are kept. */
   calls(nodes: readonly Node[], kept: ReadonlySet<string>): void {
+    const lines = callLines(nodes, this.parts.buckets);
     const last = new Map<string, number>();
-    nodes.forEach((node, i) => {
-      last.set(node.name, i);
-      eachOperand(node, (name) => last.set(name, i));
+    // A collective that nobody reads is waited for at the end.
+    const unread = new Set<string>();
+    lines.forEach((line, i) => {
+      for (const node of line) {
+        last.set(node.name, i);
+        if (collectiveKind(node.target) !== undefined) unread.add(node.name);
+        eachOperand(node, (name) => {
+          last.set(name, i);
+          unread.delete(name);
+        });
+      }
     });
     const dying = new Map<number, string[]>();
-    // A collective that nobody reads is waited for at the end.
-    const unread = (name: string, i: number): boolean => nodes[i].name === name && collectiveKind(nodes[i].target) !== undefined; // prettier-ignore
     for (const [name, i] of last)
-      if (!kept.has(name) && !unread(name, i)) dying.set(i, [...(dying.get(i) ?? []), name]);
-    nodes.forEach((node, i) => {
-      this.module(node);
-      eachOperand(node, (name) => this.await(name));
+      if (!kept.has(name) && !unread.has(name)) dying.set(i, [...(dying.get(i) ?? []), name]);
+    lines.forEach((line, i) => {
+      for (const node of line) {
+        this.module(node);
+        eachOperand(node, (name) => this.await(name));
+      }
+      const [node] = line;
       const last = dying.get(i) ?? [];
       const handed = this.handed(node, last);
-      const text = this.call(node, handed?.list);
       const dead = last.filter((name) => handed?.names.has(name) !== true).map((name) => this.names.of(name));
       const drop = dead.length === 0 ? '' : `; del ${dead.join(', ')}`;
-      this.line(`${this.names.of(node.name)} = ${text}${drop}  # ${pyComment(typeText(node.type))}`);
+      if (line.length > 1) this.bucket(line, drop);
+      else
+        this.line(
+          `${this.names.of(node.name)} = ${this.call(node, handed?.list)}${drop}  # ${pyComment(typeText(node.type))}`,
+        );
     });
-    for (const name of [...this.open]) this.await(name);
+    for (const name of [...this.open.keys()]) this.await(name);
   }
 
   /** A comment where the module changes. */
@@ -230,11 +254,22 @@ class FunctionText {
     this.line(`# ${pyComment(meta.path)}`);
   }
 
+  /** What travels together is there together, and held until all of it is waited for. */
   private await(name: string): void {
-    if (!this.open.delete(name)) return;
+    const members = this.open.get(name);
+    if (members === undefined) return;
     this.parts.helpers.add('wait');
-    const own = this.names.of(name);
-    this.line(`${own} = wait(${own})`);
+    const isAlone = members.length === 1;
+    for (const { node, after } of members) {
+      const own = this.names.of(node.name);
+      this.open.delete(node.name);
+      this.line(`${own} = ${isAlone && after !== undefined ? `reordered(wait(${own}), ${after})` : `wait(${own})`}`);
+    }
+    if (isAlone) return;
+    for (const { node, after } of members) {
+      const own = this.names.of(node.name);
+      if (after !== undefined) this.line(`${own} = reordered(${own}, ${after})`);
+    }
   }
 
   /**
@@ -305,27 +340,48 @@ class FunctionText {
     this.parts.groups.add(group);
     const helper = HELPER_OF[kind];
     this.parts.helpers.add(helper);
-    const rest = node.args.slice(1, -1).map((arg: Arg) => argumentText(arg, this.arguments));
-    const [input] = node.args;
-    const value = argumentText(input, this.arguments);
-    if (kind === 'collective_permute')
+    if (kind === 'collective_permute') {
+      const value = argumentText(node.args[0], this.arguments);
       return `${helper}(here, ${[value, permuted(node.args[1], order), pyString(group)].join(', ')})`;
-    if (order === undefined || kind === 'all_reduce') {
-      this.open.add(node.name);
-      return `${helper}(here, ${[value, ...rest, pyString(group)].join(', ')})`;
     }
-    this.parts.helpers.add('reordered');
-    this.parts.helpers.add('wait');
-    const before = `(${inverse(order).join(', ')},)`;
-    const after = `(${order.join(', ')},)`;
-    const sent = kind === 'all_gather' ? value : `reordered(${value}, ${before})`;
-    const call = `${helper}(here, ${[sent, ...rest, pyString(group)].join(', ')})`;
-    if (kind === 'reduce_scatter') {
-      this.open.add(node.name);
-      return call;
-    }
-    return `reordered(wait(${call}), ${after})`;
+    const { sent, rest, after } = this.sides(node, kind, order);
+    this.open.set(node.name, [{ node, ...(after === undefined ? {} : { after }) }]);
+    return `${helper}(here, ${[sent, ...rest, pyString(group)].join(', ')})`;
   }
+
+  /** Collectives of one kind, reduction and group as one call. */
+  private bucket(nodes: readonly Node[], drop: string): void {
+    const [first] = nodes;
+    const kind = collectiveKind(first.target);
+    const helper = kind === undefined ? undefined : COALESCED[kind];
+    if (kind === undefined || helper === undefined) throw internalError(`${first.name} is called with others`);
+    const { group, order } = groupOrder(this.parts.program.mesh, first);
+    this.parts.groups.add(group);
+    this.parts.helpers.add(helper);
+    const sides = nodes.map((node) => ({ node, ...this.sides(node, kind, order) }));
+    const args = [`[${sides.map(({ sent }) => sent).join(', ')}]`, ...sides[0].rest, pyString(group)];
+    for (const { name } of nodes) this.open.set(name, sides);
+    this.line('(');
+    for (const { name, type } of nodes) this.line(`    ${this.names.of(name)},  # ${pyComment(typeText(type))}`);
+    const bytes = nodes.reduce((sum, node) => sum + memberRow(this.parts.program, node, this.types).bytes, 0);
+    this.line(`) = ${helper}(here, ${args.join(', ')})${drop}  # a bucket of ${nodes.length}, ${bytesText(bytes)}`);
+  }
+
+  /** What a collective sends, its arguments between that and the group, and the order of the parts that it brings. */
+  private sides(node: Node, kind: CollectiveKind, order: readonly number[] | undefined): Sides {
+    const value = argumentText(node.args[0], this.arguments);
+    const rest = node.args.slice(1, -1).map((arg: Arg) => argumentText(arg, this.arguments));
+    if (order === undefined || kind === 'all_reduce') return { sent: value, rest };
+    this.parts.helpers.add('reordered');
+    const sent = kind === 'all_gather' ? value : `reordered(${value}, (${inverse(order).join(', ')},))`;
+    return { sent, rest, ...(kind === 'reduce_scatter' ? {} : { after: `(${order.join(', ')},)` }) };
+  }
+}
+
+interface Sides {
+  readonly sent: string;
+  readonly rest: readonly string[];
+  readonly after?: string;
 }
 
 /** Targets of a permutation by the places that members have in PyTorch's group. */

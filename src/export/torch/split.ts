@@ -19,10 +19,24 @@ export interface SplitProgram {
   /** User outputs, new buffers and states. */
   readonly outputs: readonly Output[];
   readonly gradients: readonly Output[];
+  /** Collectives that are one call, by the name of each member; they stand side by side in `forward` or `backward`. */
+  readonly buckets: ReadonlyMap<string, readonly Node[]>;
 }
 
-/** Splits by what depends on a tangent, and by phase and place for all else. Linear. */
-export function splitProgram(graph: Graph): SplitProgram {
+/** The calls of a function, those together that are one. */
+export function callLines(nodes: readonly Node[], buckets: SplitProgram['buckets']): (readonly Node[])[] {
+  return nodes.flatMap((node) => {
+    const members = buckets.get(node.name);
+    return members === undefined ? [[node]] : members[0] === node ? [members] : [];
+  });
+}
+
+/**
+ * Splits by what depends on a tangent, and by phase and place for all else. Linear.
+ *
+ * @param isOrdered calls stand where they are to run, and what the backward pass wants early runs in the forward function
+ */
+export function splitProgram(graph: Graph, isOrdered = false): SplitProgram {
   const { nodes, outputs } = graph;
   const { position, operandStart, operands } = indexGraph(graph);
   const isGradient = (output: Output): boolean => output.role === 'grad';
@@ -42,7 +56,7 @@ export function splitProgram(graph: Graph): SplitProgram {
   for (const output of outputs)
     if (!isGradient(output) && output.value !== null) wanted[position.get(output.value) ?? -1] = 1;
   nodes.forEach(({ kind, meta }, i) => {
-    if (kind === 'call' && inBackward[i] === 0 && (first < 0 || (i < first && meta.phase === 'forward'))) wanted[i] = 1;
+    if (kind === 'call' && inBackward[i] === 0 && (first < 0 || (i < first && (isOrdered || meta.phase === 'forward')))) wanted[i] = 1; // prettier-ignore
   });
   for (let i = nodes.length - 1; i >= 0; i--)
     if (wanted[i] === 1) for (let k = operandStart[i]; k < operandStart[i + 1]; k++) wanted[operands[k]] = 1;
@@ -66,5 +80,6 @@ export function splitProgram(graph: Graph): SplitProgram {
       .map(({ name }) => name),
     outputs: outputs.filter((output) => !isGradient(output)),
     gradients,
+    buckets: new Map(),
   };
 }

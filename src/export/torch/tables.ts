@@ -1,19 +1,15 @@
 /**
- * What lies beside `program.py`: placements of all that goes in and comes out, and the communication in its order. In: the lowered
- * program. Out: JSON records that hold in every JSON reader. Source of DTensor's words: `torch.distributed.tensor.placement_types`.
+ * What lies beside `program.py`: placements of all that goes in and comes out. In: the lowered program. Out: a JSON record that
+ * holds in every JSON reader. Source of DTensor's words: `torch.distributed.tensor.placement_types`.
  */
 import { ShardwrightError } from '../../errors.ts';
-import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { hostSize } from '../../cost/hardware/topology.ts';
-import { DTYPE_BYTES, type Graph, type Node, type Output, type TensorType } from '../../graph/types.ts';
-import { isRef } from '../../graph/value.ts';
+import type { Node, Output, TensorType } from '../../graph/types.ts';
 import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
-import { collectiveKind, readCollective } from '../../plan/lower/program/collectives.ts';
 import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 import type { ExportedPlan } from '../target.ts';
 import { torchDtype } from './arguments.ts';
-import { controlOf, tripsOf } from './control.ts';
 import { sizeAt } from './sizes.ts';
 import type { SplitProgram } from './split.ts';
 
@@ -55,36 +51,6 @@ export interface PlacementTable {
   /** User outputs, then new values of buffers, in the order in which `forward` returns them; null for none. */
   readonly outputs: readonly (PlacedTensor | null)[];
   readonly gradients: readonly PlacedTensor[];
-}
-
-interface CollectiveRow {
-  readonly phase: 'forward' | 'backward';
-  readonly node: string;
-  readonly kind: CollectiveKind;
-  /** Mesh dims in the order of the group's members. */
-  readonly meshDims: readonly string[];
-  readonly op?: string;
-  /** Member to which each member sends. */
-  readonly targets?: readonly number[];
-  readonly dtype: string;
-  /** all_gather: gathered output; reduce_scatter: input; all_reduce: tensor; all_to_all, collective_permute: one device's buffer. */
-  readonly bytes: number;
-  /** Sizes that each device brings, on the first device. */
-  readonly shape: readonly number[];
-  /** Module that it serves. */
-  readonly path?: string;
-  /** Bodies in which it stands, the outermost first. */
-  readonly inside?: readonly BodyRow[];
-}
-
-/** A body of a loop or a branching. */
-interface BodyRow {
-  readonly call: string;
-  readonly body: string;
-  /** `loop`: every trip runs it; `branch`: it runs where it is taken; `call`: once. */
-  readonly kind: 'loop' | 'branch' | 'call';
-  /** Trips of a loop; null where a value decides. */
-  readonly trips?: number | null;
 }
 
 /** @throws E_UNSUPPORTED for a sharding of something whose sizes are not known */
@@ -164,81 +130,9 @@ export function placementTable(
   };
 }
 
-/** Every collective in the order in which it is called; those of a body once, with the loops and branches around it. */
-export function collectiveRows(program: DeviceProgram, split: SplitProgram): CollectiveRow[] {
-  const { graph } = program;
-  return (['forward', 'backward'] as const).flatMap((phase) => rowsOf(program, graph, split[phase], phase, []));
-}
-
-function rowsOf(
-  program: DeviceProgram,
-  graph: Graph,
-  nodes: readonly Node[],
-  phase: CollectiveRow['phase'],
-  inside: readonly BodyRow[],
-): CollectiveRow[] {
-  const { mesh } = program;
-  const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
-  const typeOf = (name: string): Node['type'] => types.get(name) ?? { kind: 'none' };
-  return nodes.flatMap((node): CollectiveRow[] => {
-    const bodies = bodyRows(program, node, graph, typeOf);
-    if (bodies !== undefined)
-      return bodies.flatMap(([body, row]) => rowsOf(program, body, body.nodes, phase, [...inside, row]));
-    const kind = collectiveKind(node.target);
-    if (kind === undefined) return [];
-    const { meshDims, op, targets } = readCollective(mesh, node.target, node.args);
-    const [value] = node.args;
-    const type = isRef(value) ? types.get(value.name) : undefined;
-    if (type?.kind !== 'tensor') throw new ShardwrightError('E_UNSUPPORTED', 'a collective of no tensor', { node: node.name }); // prettier-ignore
-    const sizes = mesh.devices.map((_, rank) => elementsAt(program, type, rank));
-    const members = mesh.sizeOf(meshDims);
-    const elements = Math.max(...sizes) * (kind === 'all_gather' ? members : 1);
-    return [
-      {
-        phase,
-        node: node.name,
-        kind,
-        meshDims: meshDims.map((m) => mesh.names[m]),
-        ...(op === undefined ? {} : { op }),
-        ...(targets === undefined ? {} : { targets }),
-        dtype: torchDtype(type.dtype),
-        bytes: elements * DTYPE_BYTES[type.dtype],
-        shape: type.shape.map((dim) => sizeAt(program, dim, 0)),
-        ...(node.meta.path === undefined ? {} : { path: node.meta.path }),
-        ...(inside.length === 0 ? {} : { inside }),
-      },
-    ];
-  });
-}
-
-/** Bodies of a control-flow call in the order in which they run; undefined for any other call. */
-function bodyRows(
-  program: DeviceProgram,
-  node: Node,
-  graph: Graph,
-  typeOf: (name: string) => Node['type'],
-): [Graph, BodyRow][] | undefined {
-  const form = controlOf(node, graph);
-  if (form === undefined) return undefined;
-  const row = (body: Graph, rest: Pick<BodyRow, 'kind' | 'trips'>): [Graph, BodyRow] => [body, { call: node.name, body: body.name, ...rest }]; // prettier-ignore
-  switch (form.kind) {
-    case 'scan':
-      // Bodies that communicate run equally often everywhere.
-      return [row(form.step, { kind: 'loop', trips: tripsOf(program, node, form, typeOf)[0] })];
-    case 'while':
-      return [form.condition, form.step].map((body) => row(body, { kind: 'loop', trips: null }));
-    case 'branch':
-      return form.bodies.map(({ graph: body }) => row(body, { kind: form.test === null ? 'call' : 'branch' }));
-  }
-}
-
 function localShape(program: DeviceProgram, type: TensorType): PlacedTensor['local'] {
   const byRank = program.mesh.devices.map((_, rank) => type.shape.map((dim) => sizeAt(program, dim, rank)));
   return byRank.every((shape) => shape.join() === byRank[0].join()) ? byRank[0] : byRank;
-}
-
-function elementsAt(program: DeviceProgram, type: TensorType, rank: number): number {
-  return type.shape.reduce((n: number, dim) => n * sizeAt(program, dim, rank), 1);
 }
 
 /** Global sizes of a moved value: each dim is the sum over the devices that cut it. */

@@ -3,12 +3,14 @@
  * that goes in and comes out, and the communication. Nothing is lost: what is written is the lowered program.
  */
 import { ShardwrightError } from '../../errors.ts';
-import { headLines } from '../python-text.ts';
-import type { ExportFile, ExportResult, ExportSource, ExportTarget, ReadPlacements } from '../target.ts';
+import { headLines, pyComment } from '../python-text.ts';
+import type { ExportFile, ExportResult, ExportSource, ExportTarget, OrderOptions, ReadPlacements } from '../target.ts';
 import { checkFiles } from './check.ts';
 import { programText } from './program-text.ts';
-import { splitProgram } from './split.ts';
-import { collectiveRows, placementTable, type PlacementTable } from './tables.ts';
+import { bucketNotes, collectiveList } from './collective-list.ts';
+import { chooseOrder, splitInOrder, type ProgramOrder } from './order.ts';
+import type { SplitProgram } from './split.ts';
+import { placementTable, type PlacementTable } from './tables.ts';
 
 export const torchTarget: ExportTarget = {
   name: 'torch',
@@ -16,23 +18,38 @@ export const torchTarget: ExportTarget = {
     'the per-device program in PyTorch: forward and backward with functional collectives; what parallelize() runs',
   triedWith: ['torch 2.13'],
   write,
-  check: (source) => checkFiles(source, (small) => write(small).files),
+  ordered: true,
+  check: (source, options) => {
+    const { order } = chooseOrder(source, options);
+    return checkFiles(source, (small) => filesOf(small, splitInOrder(small.lowered(), order)));
+  },
   readBack,
 };
 
-function write(source: ExportSource): ExportResult {
-  const program = source.lowered();
-  const split = splitProgram(program.graph);
-  const table = placementTable(program, split, source.plan, source.planHash);
-  const rows = collectiveRows(program, split);
+function write(source: ExportSource, options?: OrderOptions): ExportResult {
+  const chosen = chooseOrder(source, options);
+  const split = splitInOrder(source.lowered(), chosen.order);
   return {
-    files: [
-      { name: 'program.py', text: programText(program, split, headLines(source, 'torch')) },
-      { name: 'placements.json', text: `${JSON.stringify(table, null, 1)}\n` },
-      { name: 'collectives.json', text: `${JSON.stringify({ version: 1, plan: source.planHash, collectives: rows }, null, 1)}\n` }, // prettier-ignore
-    ],
+    files: filesOf(source, split, chosen),
     losses: [],
+    notes: [chosen.note, ...bucketNotes(source.lowered(), split)],
   };
+}
+
+/** @param chosen absent of a program at small sizes, which has the order of the whole one and prices of its own */
+function filesOf(source: ExportSource, split: SplitProgram, chosen?: ProgramOrder): ExportFile[] {
+  const program = source.lowered();
+  const table = placementTable(program, split, source.plan, source.planHash);
+  const list = collectiveList(program, split, source.planHash, chosen);
+  const head = [
+    ...headLines(source, 'torch'),
+    ...(chosen === undefined ? [] : [chosen.note, ...bucketNotes(program, split)].map(pyComment)),
+  ];
+  return [
+    { name: 'program.py', text: programText(program, split, head) },
+    { name: 'placements.json', text: `${JSON.stringify(table, null, 1)}\n` },
+    { name: 'collectives.json', text: `${JSON.stringify(list, null, 1)}\n` },
+  ];
 }
 
 /** Placements of parameters as `placements.json` states them. */

@@ -129,6 +129,7 @@ class Lowering {
       outputs: this.outputs.shardings,
       random: this.random,
       calls: this.calls,
+      moves: this.writer.moves,
     };
   }
 

@@ -3,13 +3,14 @@
  * program.
  */
 import { internalError } from '../../errors.ts';
-import type { RedistributionPlan, RedistributionStep } from '../../cost/redistribution/plan.ts';
+import { isFree, type RedistributionPlan, type RedistributionStep } from '../../cost/redistribution/plan.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { StridedShard } from '../../mesh/placements/shards/strided.ts';
 import { groupOf } from './program/collectives.ts';
+import type { Redistributed } from './program/program.ts';
 import { ref, type Emitter } from './program/emitter.ts';
 import { coordinate, type Pieces } from './program/pieces.ts';
 import { combine, minus, rankInt, sameInt, times, type RankInt } from './program/rank-int.ts';
@@ -21,6 +22,9 @@ import { combine, minus, rankInt, sameInt, times, type RankInt } from './program
  * dim, where one slice takes it off.
  */
 export class RedistributionWriter {
+  /** Steps that were written so far. */
+  readonly moves: Redistributed[] = [];
+
   constructor(
     private readonly emit: Emitter,
     private readonly space: ShardingSpace,
@@ -34,6 +38,7 @@ export class RedistributionWriter {
     for (const step of plan.steps) {
       now = this.step(step, from, now, shape);
       from = step.to;
+      if (!isFree(step)) this.moves.push({ kind: step.kind, local: now });
     }
     return now;
   }

@@ -101,6 +101,7 @@ export function together(members: readonly Task[], bytes: number, seconds: numbe
     reads: union((t) => t.reads),
     writes: union((t) => t.writes),
     collective: { ...first.collective, bytes },
+    members: members.flatMap((task) => task.members ?? [task.id]),
     ...(starts.length > 0 ? { afterStart: starts } : {}),
     ...(ends.length > 0 ? { afterEnd: ends } : {}),
   };

@@ -7,7 +7,7 @@ import { COLLECTIVE_KINDS, type CollectiveKind, type CollectiveModel } from '../
 import type { MemoryKind } from '../../cost/memory/peak.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
-import type { RedistributionStep } from '../../cost/redistribution/plan.ts';
+import { isFree, type RedistributionStep } from '../../cost/redistribution/plan.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
 import { parseMesh, type DeviceMesh } from '../../mesh/devices/mesh.ts';
@@ -34,9 +34,14 @@ export interface PlanSchedule extends Schedule {
   readonly mesh: DeviceMesh;
   readonly cluster: Cluster;
   readonly collectives: CollectiveModel;
+  /** Steps of redistributions as the plan has them, each with the tasks (ids) that do it. */
+  readonly moves: readonly { readonly kind: string; readonly tasks: readonly number[] }[];
   /** What was assumed, one sentence each. */
   readonly notes: readonly string[];
 }
+
+/** Key of collectives inside the rule of a call, whose dtype and reduction the plan does not list. */
+export const INSIDE = 'inside';
 
 /** PyTorch and its compilers: about a microsecond between kernels that are queued. */
 export const LAUNCH_SECONDS = 1e-6;
@@ -78,6 +83,7 @@ class Writer {
   /** By value: its storage, then what else must have happened before it may be read. */
   private readonly storage = new Map<number, readonly number[]>();
   private readonly copies = new Map<string, readonly number[]>();
+  private readonly moves: { readonly kind: string; readonly tasks: readonly number[] }[] = [];
   private repeated = 0;
   /** The operators, those that regions and shared maps became among them. */
   private readonly table: OperatorTable;
@@ -121,6 +127,7 @@ class Writer {
       mesh: this.space.mesh,
       cluster: this.cluster,
       collectives: this.model,
+      moves: this.moves,
       notes: [
         'Gradients and results are brought to their placement as soon as they are made.',
         ...(this.repeated === 0
@@ -199,7 +206,7 @@ class Writer {
         meshDims: meshDims.map((name) => this.space.mesh.indexOf(name)),
       };
       const done = this.buffer(`${node.name} ${step.kind}`, 0, 'communication');
-      this.collective(node.name, step, seconds, (planned.times ?? 1) * times, last, [done], flow.phases[n], 'inside'); // prettier-ignore
+      this.collective(node.name, step, seconds, (planned.times ?? 1) * times, last, [done], flow.phases[n], INSIDE); // prettier-ignore
       last = [done];
     }
     if (last === made) return;
@@ -245,8 +252,10 @@ class Writer {
     const name = this.listed.nodes[node].name;
     let now = storage;
     for (const step of steps) {
-      if (step.kind === 'relabel' || step.groupSize === 1 || (step.kind === 'slice' && step.bytes === 0)) continue;
+      if (isFree(step)) continue;
+      const first = this.tasks.length;
       now = this.step(name, value, step, now, move.times ?? 1, phase);
+      this.moves.push({ kind: step.kind, tasks: this.tasks.slice(first).map(({ id }) => id) });
     }
     return now;
   }

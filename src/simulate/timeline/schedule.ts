@@ -28,6 +28,8 @@ export interface Task {
   readonly phase: 'forward' | 'backward';
   readonly target?: string;
   readonly collective?: CollectiveWork;
+  /** Of a bucket: the tasks (ids) that it is. */
+  readonly members?: readonly number[];
   /** Tasks (ids) whose start, or whose end, it waits for beside its data: how far ahead a pass lets it run. */
   readonly afterStart?: readonly number[];
   readonly afterEnd?: readonly number[];

@@ -30,11 +30,14 @@ KINDS = {
     "all_gather_into_tensor": "all_gather",
     "reduce_scatter_tensor": "reduce_scatter",
     "all_to_all_single": "all_to_all",
+    "all_reduce_coalesced": "all_reduce",
+    "all_gather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
 }
 
 
-#: Kind, ranks and bytes.
-Call = tuple[str, tuple[int, ...], int]
+#: Kind, ranks, and the bytes of each tensor: of a bucket there are several.
+Call = tuple[str, tuple[int, ...], tuple[int, ...]]
 
 
 class Seen(TorchDispatchMode):
@@ -49,8 +52,9 @@ class Seen(TorchDispatchMode):
         namespace, name = func._schema.name.split("::")
         if namespace == "_c10d_functional" and name in KINDS:
             group = dist.distributed_c10d._resolve_process_group(args[-1])
-            sent = out if name == "all_gather_into_tensor" else args[0]
-            self.calls.append((KINDS[name], tuple(dist.get_process_group_ranks(group)), sent.numel() * sent.element_size()))
+            sent = out if name.startswith("all_gather_into_tensor") else args[0]
+            sizes = tuple(x.numel() * x.element_size() for x in (sent if isinstance(sent, (list, tuple)) else [sent]))
+            self.calls.append((KINDS[name], tuple(dist.get_process_group_ranks(group)), sizes))
         return out
 
 
@@ -63,7 +67,9 @@ def promised(plan: Any, mesh: Any) -> list[tuple[Call, list[dict[str, Any]]]]:
         dims = [names.index(name) for name in row["meshDims"]]
         ranks = mesh.mesh[tuple(slice(None) if d in dims else c for d, c in enumerate(at))].flatten().tolist()
         kind = "all_to_all" if row["kind"] == "collective_permute" else row["kind"]
-        rows.append(((kind, tuple(ranks), row["bytes"]), row.get("inside", [])))
+        sizes = tuple(member["bytes"] for member in row.get("members", [row]))
+        assert sum(sizes) == row["bytes"], row
+        rows.append(((kind, tuple(ranks), sizes), row.get("inside", [])))
     return rows
 
 

@@ -10,6 +10,7 @@ import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { answer, EXIT, type CliIo } from '../../output/io.ts';
 import type { DoctorOptions } from './flags.ts';
+import { orderOf } from './order.ts';
 
 /** Rows of the table of operators. */
 const SHOWN = 12;
@@ -24,7 +25,7 @@ export async function doctorCommand(path: string, options: DoctorOptions, io: Cl
   checked(folder, path, table, io);
   const { collectives } = planSchedule(folder.program, folder.plan, table);
   const spans = readTrace(readFileText(options.run), options.run);
-  const report = compareRun(exportSource(folder, table), folder.plan, collectives, spans);
+  const report = compareRun(exportSource(folder, table), folder.plan, collectives, spans, orderOf(options));
   answer(io, options, report, textOf);
   return EXIT.ok;
 }

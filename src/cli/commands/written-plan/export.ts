@@ -12,6 +12,7 @@ import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { tryFolder, writeFolder } from '../../output/write-file.ts';
 import type { ExportOptions } from './flags.ts';
+import { orderOf } from './order.ts';
 
 /** `export PLAN --target NAME -o DIR`; without a target: the list of them. */
 export async function exportCommand(path: string | undefined, options: ExportOptions, io: CliIo): Promise<number> {
@@ -29,6 +30,7 @@ export async function exportCommand(path: string | undefined, options: ExportOpt
   } = exportPlan(exportSource(folder, table), target, {
     allowLossy: options.allowLossy === true,
     check: options.check === true,
+    ...orderOf(options),
   });
   for (const { item, planned, instead } of losses) io.stderr(`lost: ${item}: planned ${planned}; ${instead}\n`);
   for (const note of notes) io.stderr(`note  ${note}\n`);

@@ -1,7 +1,7 @@
 /** The flags of the commands that read a written plan. */
 
 import { REPORT_FORMATS } from '../../../report/formats.ts';
-import { list, off, on, or, text, value, type Given } from '../../input/flags/flag.ts';
+import { list, off, on, or, text, value, type Given, type Read } from '../../input/flags/flag.ts';
 import { countFrom, oneOf, parseBytes, parseCount, parsePositive } from '../../input/flags/read.ts';
 import { JSON_FLAG, OPERATOR_FILES, QUIET } from '../../input/flags/shared-flags.ts';
 
@@ -25,6 +25,9 @@ export const REPORT_COMMAND = {
 };
 export type ReportOptions = Given<typeof REPORT_COMMAND>;
 
+const BUCKET_HELP = 'most bytes of one bucket of collectives, 0 for none, or auto: the faster of none and 25MiB';
+const readBucket: Read<number | 'auto'> = (given, flag) => (given === 'auto' ? given : given === '0' ? 0 : parseBytes(given, flag)); // prettier-ignore
+
 export const SIMULATE_COMMAND = {
   trace: value('--trace <file>', 'write the timeline for ui.perfetto.dev', text),
   prefetch: or(
@@ -37,14 +40,7 @@ export const SIMULATE_COMMAND = {
     'auto',
   ),
   inFlight: or(value('--in-flight <size>', 'most bytes of gathered weights that wait for their call', parseBytes), '2GB'), // prettier-ignore
-  bucket: or(
-    value<number | 'auto'>(
-      '--bucket <size>',
-      'most bytes of one bucket of collectives, 0 for none, or auto: the faster of none and 25MiB',
-      (given, flag) => (given === 'auto' ? given : given === '0' ? 0 : parseBytes(given, flag)),
-    ),
-    'auto',
-  ),
+  bucket: or(value<number | 'auto'>('--bucket <size>', BUCKET_HELP, readBucket), 'auto'),
   memory: or(
     value<number | 'plan' | 'none'>(
       '--memory <size>',
@@ -62,8 +58,19 @@ export const SIMULATE_COMMAND = {
 };
 export type SimulateOptions = Given<typeof SIMULATE_COMMAND>;
 
+/** Order of the calls that `--target torch` writes. */
+const ORDER_FLAGS = {
+  order: value(
+    '--order <name>',
+    'torch: program (calls as the plan lists them) or simulated (in the order of the simulated step, with its buckets); default: the faster one',
+    oneOf(['program', 'simulated']),
+  ),
+  bucket: value('--bucket <size>', `torch, in the simulated order: ${BUCKET_HELP} (default: auto)`, readBucket),
+};
+
 export const DOCTOR_COMMAND = {
   run: value('--run <trace.json>', 'trace of a step of one rank, as torch.profiler writes it', text),
+  ...ORDER_FLAGS,
   ops: OPERATOR_FILES,
   ...JSON_FLAG,
 };
@@ -85,6 +92,7 @@ export const EXPORT_COMMAND = {
   output: value('-o, --output <dir>', 'folder for the files (default: stdout where there is one)', text),
   check: on('--check', 'torch: also write check.py, which runs the plan at small sizes beside one process'),
   allowLossy: on('--allow-lossy', 'write the part that the target can express, with the losses as comments at the top'),
+  ...ORDER_FLAGS,
   ops: OPERATOR_FILES,
   ...JSON_FLAG,
 };

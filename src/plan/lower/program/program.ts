@@ -27,6 +27,16 @@ export interface DeviceProgram {
   readonly random: ReadonlyMap<string, RandomPiece>;
   /** Control-flow calls, by name of the local call. */
   readonly calls: ReadonlyMap<string, ProgramCall>;
+  /** Steps of redistributions in the order of the plan; absent of a program that no plan was lowered to. */
+  readonly moves?: readonly Redistributed[];
+}
+
+/** A step of a redistribution that does something: it moves or copies elements. */
+export interface Redistributed {
+  /** As the redistribution planner calls it, `all_gather` or `slice`. */
+  readonly kind: string;
+  /** Name of the local value after the step. */
+  readonly local: string;
 }
 
 /** What a control-flow call of the program was in the unsharded one. */
