@@ -177,7 +177,9 @@ def _check_ranks(plan: Plan, mesh: DeviceMesh, check_hosts: bool) -> None:
     if dist.get_backend() == "fake":
         # One process that stands for all.
         return
-    told = _told_by_all(mesh, (_host(), str(plan.placements["plan"])))
+    # One plan is exported in several orders of calls.
+    program = hashlib.sha256((plan.folder / "program.py").read_bytes()).hexdigest()[:12]
+    told = _told_by_all(mesh, (_host(), f"{plan.placements['plan']} (program {program})"))
     plans = {rank: name for rank, (_, name) in told.items()}
     ranks: list[int] = mesh.mesh.flatten().tolist()
     other = next((rank for rank in ranks if plans[rank] != plans[ranks[0]]), None)

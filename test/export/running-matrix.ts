@@ -115,19 +115,9 @@ const MORE_MEMORY: readonly { readonly why: string; readonly upTo: number; reado
     of: ['optimum', FSDP[1]].map((plan) => `llama-bf16 dp=2,tp=2 ${plan}`),
   },
   {
-    why: 'rows of experts that other devices have are masked in tensors of their own',
-    upTo: 0.09,
-    of: ['mixtral dp=2,ep=2 dp+ep', 'mixtral ep=2,tp=2 tp+ep+etp', 'moe dp=2,ep=2 FSDP (dp+ep)', 'moe dp=2,ep=2 dp+ep'],
-  },
-  {
     why: 'parts of a group whose members the plan has in another order change places in a copy',
     upTo: 0.34,
     of: ['mlp dp=2,tp=2 optimum on late links crosswise'],
-  },
-  {
-    why: 'uneven parts are padded before they are gathered',
-    upTo: 0.1,
-    of: ['uneven dp=2,tp=2 FSDP (dp)'],
   },
 ];
 

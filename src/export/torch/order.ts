@@ -56,7 +56,8 @@ export function chooseOrder(source: ExportSource, { order: asked, bucketBytes }:
   }
   const whole = { ...plan, memory };
   const written = planSchedule(program, whole, table);
-  const listed = playCalls(written, written.tasks.length);
+  // The plan's own peak knows what loops hold.
+  const listed = { ...playCalls(written, written.tasks.length), peakBytes: memory.peakBytes };
   if (asked === 'program') return { name: 'program', ...listed, note: `order  program, ${priceText(listed)}` };
   try {
     const { schedule, timeline } = simulate(program, whole, table, { bucketBytes: bucketBytes ?? 'auto' });
