@@ -10,7 +10,6 @@ import { collectiveKind, readCollective } from '../../plan/lower/program/collect
 import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 import { torchDtype } from './arguments.ts';
 import { controlOf, tripsOf } from './control.ts';
-import type { ProgramOrder } from './order.ts';
 import { bytesText } from '../../units.ts';
 import { sizeAt } from './sizes.ts';
 import { callLines, type SplitProgram } from './split.ts';
@@ -20,7 +19,7 @@ interface CollectiveList {
   readonly version: 1;
   readonly plan: string;
   /** Absent of a program at small sizes, which has the order of the whole one. */
-  readonly order?: ProgramOrder['name'];
+  readonly order?: 'program' | 'simulated';
   /** A simulated step in this order, and the most bytes of tensors alive in it, states of the optimizer with them. */
   readonly seconds?: number;
   readonly peakBytes?: number;
@@ -72,7 +71,7 @@ export function collectiveList(
   program: DeviceProgram,
   split: SplitProgram,
   plan: string,
-  chosen?: ProgramOrder,
+  chosen?: Pick<CollectiveList, 'seconds' | 'peakBytes'> & { readonly name: 'program' | 'simulated' },
 ): CollectiveList {
   const { name: order, seconds, peakBytes } = chosen ?? {};
   return {
