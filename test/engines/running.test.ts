@@ -48,7 +48,7 @@ function run(world: number, jobs: readonly string[], steps: number): Outcome[] {
     out = once();
   } catch (error) {
     if (!CRASHED.test((error as { stderr?: string }).stderr ?? '')) throw error;
-    console.warn(`a process of gloo crashed; its ${jobs.length} plans run again`);
+    process.stderr.write(`a process of gloo crashed; its ${jobs.length} plans run again\n`);
     out = once();
   }
   return out.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Outcome); // prettier-ignore
