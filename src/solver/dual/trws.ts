@@ -48,6 +48,8 @@ export class Trws {
   /** The table of each side taken apart, and whether along this side's axis (2) or the other's (1). */
   readonly #minPairs: (MinPairs | null)[] = [];
   readonly #along: Uint8Array;
+  /** Where kernels find the table that a side's messages go through; -1: nowhere. */
+  readonly #place: Int32Array;
   readonly #total: Float64Array;
   readonly #rest: Float64Array;
   readonly #best: Float64Array;
@@ -102,6 +104,7 @@ export class Trws {
     this.#best = new Float64Array(widest);
     this.#alternative = new Float64Array(widest);
     this.#along = new Uint8Array(sides);
+    this.#place = new Int32Array(sides);
     this.#begin = new Int32Array(net.count + 1);
     this.#middle = new Int32Array(net.count);
     this.#slot = new Int32Array(sides);
@@ -126,6 +129,11 @@ export class Trws {
           const own = splitAlong(net, edge, side);
           const pairs = own ?? splitAlong(net, edge, side === 0 ? 1 : 0);
           this.#along[at] = own !== null ? 2 : 1;
+          const [rows, columns] = f.table.dims;
+          this.#place[at] =
+            pairs === null
+              ? pool.kernels.place(f.table.cells, rows, columns)
+              : pool.kernels.place(pairs.cells, pairs.count, pairs.cells.length / pairs.count);
           this.#minPairs.push(pairs);
           this.#other[at++] = other;
           this.#maps.push(pool.mapOf(f.maps[side]));
@@ -207,16 +215,28 @@ export class Trws {
     const pairs = this.#minPairs[s];
     const alternative = this.#alternative;
     if (pairs === null) {
-      if ((slot & 1) === 0) throughRows(this.#cells[s], best, classes, width, to, there);
-      else throughColumns(this.#cells[s], best, width, classes, to, there);
+      if ((slot & 1) === 0) this.#throughRows(s, this.#cells[s], best, classes, width, to, there);
+      else this.#throughColumns(s, this.#cells[s], best, width, classes, to, there);
     } else if (this.#along[s] === 2) {
       leastByAlternative(alternative, pairs.count, best, pairs.first, pairs.second);
-      throughRows(pairs.cells, alternative, pairs.count, width, to, there);
+      this.#throughRows(s, pairs.cells, alternative, pairs.count, width, to, there);
     } else {
-      throughColumns(pairs.cells, best, pairs.count, classes, alternative, 0);
+      this.#throughColumns(s, pairs.cells, best, pairs.count, classes, alternative, 0);
       lesserAlternative(to, there, alternative, pairs.first, pairs.second);
     }
   }
+
+  #throughRows(s: number, cells: Float64Array, costs: Float64Array, rows: number, columns: number, to: Float64Array, there: number): void {
+    const place = this.#place[s];
+    if (place < 0) throughRows(cells, costs, rows, columns, to, there);
+    else this.net.pool.kernels.throughRows(place, costs, rows, columns, to, there);
+  } // prettier-ignore
+
+  #throughColumns(s: number, cells: Float64Array, costs: Float64Array, rows: number, columns: number, to: Float64Array, there: number): void {
+    const place = this.#place[s];
+    if (place < 0) throughColumns(cells, costs, rows, columns, to, there);
+    else this.net.pool.kernels.throughColumns(place, costs, rows, columns, to, there);
+  } // prettier-ignore
 
   /** Cost of each value of variable i with all messages it has received. */
   #gather(i: number, total: Float64Array): void {

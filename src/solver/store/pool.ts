@@ -9,6 +9,7 @@
  */
 import { MinPairsMemo } from './min-pairs.ts';
 import { PairMap } from './pair-map.ts';
+import { TableKernels } from './table-kernels.ts';
 import type { Table } from './table.ts';
 import { Store, wordsOf } from './word-store.ts';
 
@@ -30,6 +31,7 @@ export class Pool {
   readonly tables: Table[] = [];
   /** Numbers that are kept: cells of tables, entries of vectors and maps. Nothing is given back before the pool is. */
   cells = 0;
+  readonly kernels = new TableKernels();
   readonly minPairsMemo = new MinPairsMemo((id) => this.mapOf(id));
   readonly #joins = new PairMap();
   readonly #projections = new PairMap();

@@ -3,7 +3,7 @@ import { Block } from '../../../src/solver/anytime/lns/block.ts';
 import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
 import { costOf, Dual } from '../../../src/solver/anytime/bound/trws.ts';
 import { Schedule, type Outlook } from '../../../src/solver/anytime/run/schedule.ts';
-import { Arena } from '../../../src/solver/anytime/bound/wasm.ts';
+import { Arena } from '../../../src/solver/store/kernels.ts';
 import { firstChoice, type BoundReport, type Orders } from '../../../src/solver/anytime/run/member.ts';
 import { search } from '../../../src/solver/anytime/run/rounds.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';

@@ -3,7 +3,7 @@
  * V. Kolmogorov, PAMI 2006). For any prices >= 0 and any messages the sum of all minima is at most the cost of every choice
  * that keeps the rows; sweeps and price steps only make it larger. Floating point: what counts is proven elsewhere.
  */
-import { Arena } from './wasm.ts';
+import { Arena } from '../../store/kernels.ts';
 import type { Model } from '../model/model.ts';
 
 /** Models with at least this many cells keep a copy where kernels reach it; sweeps of smaller ones are quick anyway. */

@@ -6,7 +6,7 @@
  * One object is reused for all blocks of a thread: nothing is allocated in the loop once the buffers have grown.
  */
 
-import { Arena } from '../bound/wasm.ts';
+import { Arena } from '../../store/kernels.ts';
 import { arrange } from './order.ts';
 
 /**

@@ -49,7 +49,7 @@ const text = (s: string): number[] => list([...s].map((c) => [c.charCodeAt(0)]))
 const get = (k: number): number[] => [0x20, k];
 const set = (k: number): number[] => [0x21, k];
 const load = (offset = 0): number[] => [0xfd, 0x00, 3, offset];
-const store = [0xfd, 0x0b, 3, 0];
+const storeAt = (offset: number): number[] => [0xfd, 0x0b, 3, offset];
 const storeNumber = [0x39, 3, 0];
 const loadSplat = [0xfd, 0x0a, 3, 0];
 const addVector = [0xfd, 0xf0, 0x01];
@@ -60,14 +60,25 @@ const lesserNumber = [0xa4];
 const zero = [0x41, 0];
 const add = [0x6a];
 const below = [0x49];
+const above = [0x4b];
+const notBelow = [0x4f];
+const block = [0x02, 0x40];
 const loop = [0x03, 0x40];
 const again = [0x0d, 0];
+/** Goes on in the loop whatever the stack says, and leaves the block around it where the stack says so. */
+const repeat = [0x0c, 0];
+const leave = [0x0d, 1];
 const end = [0x0b];
-const by = (k: number, amount: number): number[] => [...get(k), 0x41, amount, ...add, ...set(k)];
+/** A number below 8192; constants are signed, so that bit 6 of the last byte must be clear. */
+const constant = (n: number): number[] => [0x41, ...(n < 0x40 ? [n] : [(n & 0x7f) | 0x80, n >> 7])];
+const by = (k: number, amount: number): number[] => [...get(k), ...constant(amount), ...add, ...set(k)];
 const move = (k: number, other: number): number[] => [...get(k), ...get(other), ...add, ...set(k)];
 const less = (k: number): number[] => [...get(k), 0x41, 0x7f, ...add, 0x22, k];
 /** A vector of two Infinities. */
 const endless = [0xfd, 0x0c, 0, 0, 0, 0, 0, 0, 0xf0, 0x7f, 0, 0, 0, 0, 0, 0, 0xf0, 0x7f];
+
+/** Vectors of a cache line. */
+const WIDE = 4;
 
 /** `least` (one table) or `leastOfTwo`: parameters sum, length, (table, step) each, width, to. */
 function leastBody(tables: 1 | 2): number[] {
@@ -98,22 +109,32 @@ function leastBody(tables: 1 | 2): number[] {
 
 /** `send`: parameters own, size, cells, stride, length, to. */
 function sendBody(): number[] {
-  const [own, size, cells, stride, length, to, k, a, at, column, low] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
-  // Column by column, so that the running least stays in a register.
-  const code = [
-    ...[...zero, ...set(k)],
-    ...loop,
-    ...[...endless, ...set(low), ...get(own), ...set(at), ...get(cells), ...get(k), ...add, ...set(column)],
-    ...[...get(size), ...set(a)],
-    ...loop,
-    ...[...get(low), ...get(at), ...loadSplat, ...get(column), ...load(), ...addVector, ...lesser, ...set(low)],
-    ...[...by(at, 8), ...move(column, stride), ...less(a), ...again],
-    ...end,
-    ...[...get(to), ...get(k), ...add, ...get(low), ...store],
-    ...[...by(k, 16), ...get(k), ...get(length), ...below, ...again],
-    ...end,
+  const [own, size, cells, stride, length, to, k, a, at, column, number] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+  // Some columns at a time, so that running least values stay in registers: those of a cache line, then two by two.
+  const columns = (vectors: number): number[] => {
+    const each = Array.from({ length: vectors }, (_, v) => [number + 1 + v, 16 * v] as const);
+    return [
+      ...[...each.flatMap(([low]) => [...endless, ...set(low)])],
+      ...[...get(own), ...set(at), ...get(cells), ...get(k), ...add, ...set(column), ...get(size), ...set(a)],
+      ...loop,
+      ...[...get(at), ...loadSplat, ...set(number)],
+      ...each.flatMap(([low, offset]) => [
+        ...[...get(low), ...get(number), ...get(column), ...load(offset), ...addVector, ...lesser, ...set(low)],
+      ]),
+      ...[...by(at, 8), ...move(column, stride), ...less(a), ...again],
+      ...end,
+      ...each.flatMap(([low, offset]) => [...get(to), ...get(k), ...add, ...get(low), ...storeAt(offset)]),
+      ...by(k, 16 * vectors),
+    ];
+  };
+  // The last vector may reach past `length`, by one number.
+  const isOver = (vectors: number): number[] =>
+    vectors === 1 ? [...get(k), ...get(length), ...notBelow] : [...get(k), ...constant(16 * vectors), ...add, ...get(length), ...above]; // prettier-ignore
+  const whileLeft = (vectors: number): number[] => [
+    ...[...block, ...loop, ...isOver(vectors), ...leave],
+    ...[...columns(vectors), ...repeat, ...end, ...end],
   ];
-  return body([[4, I32], [1, V128]], code); // prettier-ignore
+  return body([[4, I32], [1 + WIDE, V128]], [...zero, ...set(k), ...whileLeft(WIDE), ...whileLeft(1)]); // prettier-ignore
 }
 
 function body(locals: readonly (readonly [number, number])[], code: readonly number[]): number[] {
