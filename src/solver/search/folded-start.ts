@@ -63,7 +63,7 @@ export function foldedBracket(
   const { bound } = net.rows[0];
   const tied = tieBlocks(net, fold);
   const known = host.workspace.prices.of(tied.net);
-  const tried = [{ price: -1n, messages: new Trws(tied.net) }];
+  const tried: { price: bigint; messages: Trws; best?: Int32Array }[] = [{ price: -1n, messages: new Trws(tied.net) }];
   // Messages of a price below are the better start: from one above, where few choices are in play, the way back is long.
   const below = (price: bigint): Trws =>
     tried.reduce((a, b) => (b.price <= price && b.price > a.price ? b : a)).messages;
@@ -71,21 +71,26 @@ export function foldedBracket(
     const priced = tied.net.clone();
     addPrices(priced, [price > cap ? cap : price]);
     const messages = new Trws(priced);
-    tried.push({ price, messages });
+    // What was the best elsewhere may be it here, where messages alone lead to a far worse choice.
+    const others = tried.flatMap((t) => t.best ?? []);
+    const asked: (typeof tried)[number] = { price, messages };
+    tried.push(asked);
     const before = known.get(price);
     if (before !== undefined) {
       messages.to.set(before.to);
+      asked.best = before.best;
       return before;
     }
     messages.to.set(below(price - 1n).to);
     const { minProgress } = ASCENT.priced;
-    let { best, bound: reached } = ascendFolded(priced, messages, host, { sweeps, minProgress });
+    let { best, bound: reached } = ascendFolded(priced, messages, host, { sweeps, minProgress }, others);
     // A choice far above the bound says little of what the best one takes, and begins the next price badly. What the row may hold
     // at its price is no part of what choices cost.
     if (best === undefined || evaluatePositions(priced, best) - reached > FAR * (reached - priced.constant))
-      ({ best, bound: reached } = ascendFolded(priced, messages, host, ASCENT.far));
+      ({ best, bound: reached } = ascendFolded(priced, messages, host, ASCENT.far, others));
     const state = { best: best ?? messages.decode(), gained: reached - priced.constant, to: messages.to };
     known.set(price, state);
+    asked.best = state.best;
     return state;
   };
   let cheap: Int32Array | undefined;
@@ -140,12 +145,13 @@ function looseMessages(fold: Fold, { edge, copies }: Tied, from: Trws, short: Ne
   return out;
 }
 
-/** Sweeps of a short network; the best choice met, if any, and the bound. */
+/** Sweeps of a short network; the best choice met, if any, those known from elsewhere included, and the bound. */
 function ascendFolded(
   short: Network,
   messages: Trws,
   host: FoldedHost,
   limits: AscentLimits,
+  known: readonly Int32Array[] = [],
 ): { readonly best: Int32Array | undefined; readonly bound: number } {
   let best: Int32Array | undefined;
   let least = Infinity;
@@ -155,6 +161,7 @@ function ascendFolded(
     least = cost;
     best = at;
   };
+  for (const at of known) propose(at);
   const near = { ...host.workspace, target: () => least, propose, stopped: host.stopped };
   const bound = ascend(messages, {
     ...limits,
