@@ -152,9 +152,11 @@ footer{padding:40px 24px;color:var(--soft);font-size:14px}
 body{font-size:10.5pt}
 main,header,footer{max-width:none;padding:0}
 nav,button.theme,.skip,.find{display:none}
-h2{break-after:avoid;margin-top:26px}
+h2,h3,.caption{break-after:avoid}
+h2{margin-top:26px}
 section.sheet{break-before:page}
-tr,figure,.answer,.bar,.key{break-inside:avoid}
+tr,thead,figure,.answer,.bar,.key{break-inside:avoid}
+thead{display:table-header-group}
 figure.drawn .chart{min-width:0}
 .graph,#strategies{display:none}
 .onpaper{display:block}
@@ -164,7 +166,7 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:8.5pt}
 table{font-size:9pt}
 th,td.keep,th.number{white-space:normal}
 th,td{padding-right:8px}
-td.name{min-width:0}
+td.name{min-width:15ch}
 td code{font-size:8pt}
 summary::before{content:none}
 }`.trim();

@@ -12,6 +12,7 @@ import type { ModelConfig } from '../../../models/families.ts';
 import { parseModelConfig } from '../../../models/families.ts';
 import { vocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
+import { plannable } from '../../../passes/plannable/plannable.ts';
 import { backwardStart } from '../../../passes/plannable/weight-views.ts';
 import { prepare, type Prepared } from '../../../plan/prepare.ts';
 import { DEFAULT_REQUEST } from '../../../plan/request/request.ts';
@@ -72,7 +73,8 @@ export class CoreSolver {
     if (found === undefined) {
       const sizes = { ...this.sizes(batch), ...(padding === undefined ? {} : { vocabulary: padding.rows }) };
       const forward = lossProgram(this.config, sizes, this.kinds.shallow, this.table);
-      this.graphs.set(key, (found = withBackward(withoutRouted(forward), this.table)));
+      // What planning opens is opened once, and whoever reads the program knows it again.
+      this.graphs.set(key, (found = plannable(withBackward(withoutRouted(forward), this.table), this.table)));
     }
     return found;
   }

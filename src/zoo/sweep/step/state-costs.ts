@@ -100,15 +100,12 @@ export function stateCosts(parameters: readonly CoreParameter[], how: Keeping, u
 function parameterCosts(parameters: readonly CoreParameter[], how: Keeping, listed: boolean): PricedParameter[] {
   const { mode, groups, once, moving, state } = how;
   const ways = { listed, ...(state === undefined ? {} : { state }) };
-  const priced = moving === undefined ? undefined : collected(parameters, how, moving);
-  const kinds = kindsOf(parameters);
-  /** By kind: what moves alone costs the same for parameters of equal sizes. */
+  const alike = alikeIn(parameters);
+  const moves = moving === undefined ? ways : { ...moving, ...ways, priced: collected(parameters, alike, how, moving) };
+  /** Parameters of equal sizes cost the same in units that have the same parameters. */
   const costs: ParameterCost[] = [];
   return parameters.map((p, i) => {
-    const cost =
-      priced === undefined
-        ? (costs[kinds[i]] ??= parameterCost(p, mode, groups, once, ways))
-        : parameterCost(p, mode, groups, once, { ...moving, ...ways, priced });
+    const cost = (costs[alike.costs[i]] ??= parameterCost(p, mode, groups, once, moves));
     if (how.endsSum === undefined || p.alsoUnit === undefined || !p.trained) return { p, cost };
     // The first and the last stage both have it: once a step they sum their gradients (lint rule ZL14).
     const bytes = (cost.gradientBytes / (state?.gradient ?? p.state.gradient)) * p.itemBytes;
@@ -118,24 +115,38 @@ function parameterCosts(parameters: readonly CoreParameter[], how: Keeping, list
   });
 }
 
-/** Of every parameter a number that those share which differ in their names and units alone. */
-function kindsOf(parameters: readonly CoreParameter[]): readonly number[] {
-  let found = knownKinds.get(parameters);
+/** Numbers that parameters of a list share. */
+interface Alike {
+  /** With those that differ in their names and units alone. */
+  readonly kinds: readonly number[];
+  /** With those of the same kind in units whose parameters are of the same kinds. */
+  readonly costs: readonly number[];
+}
+
+function alikeIn(parameters: readonly CoreParameter[]): Alike {
+  let found = known.get(parameters);
   if (found === undefined) {
-    const kinds = new Map<string, number>();
-    found = parameters.map((p) => {
-      const text = JSON.stringify({ ...p, name: '', unit: 0, alsoUnit: 0 });
-      const kind = kinds.get(text) ?? kinds.size;
-      kinds.set(text, kind);
-      return kind;
-    });
-    knownKinds.set(parameters, found);
+    const kinds = numbered(parameters.map((p) => JSON.stringify({ ...p, name: '', unit: 0, alsoUnit: 0 })));
+    const ofUnit = new Map<number, string>();
+    parameters.forEach(({ unit }, i) => ofUnit.set(unit, `${ofUnit.get(unit) ?? ''} ${kinds[i]}`));
+    const costs = numbered(parameters.map(({ unit }, i) => `${kinds[i]} in${ofUnit.get(unit)}`));
+    known.set(parameters, (found = { kinds, costs }));
   }
   return found;
 }
 
 /** Layouts ask of the same few lists. */
-const knownKinds = new WeakMap<readonly CoreParameter[], readonly number[]>();
+const known = new WeakMap<readonly CoreParameter[], Alike>();
+
+/** Of every text a number that equal ones share. */
+function numbered(texts: readonly string[]): number[] {
+  const numbers = new Map<string, number>();
+  return texts.map((text) => {
+    const number = numbers.get(text) ?? numbers.size;
+    numbers.set(text, number);
+    return number;
+  });
+}
 
 const MOMENTS: readonly StateMove['moment'][] = ['forward', 'backward', 'scatter', 'sum', 'gather', 'pending'];
 
@@ -152,25 +163,34 @@ const GROUPS = 2 * COLLECTIVE_KINDS.length * MOMENTS.length * 2 ** MOST_DIMS;
  * Prices of moves that several parameters share: frameworks move what a unit has in one collective, and Megatron and DeepSpeed what
  * fills a bucket. Each parameter pays its share.
  */
-function collected(parameters: readonly CoreParameter[], { mode, groups, once }: Keeping, moving: UnitMoving): (move: StateMove) => number {
+function collected(parameters: readonly CoreParameter[], alike: Alike, { mode, groups, once }: Keeping, moving: UnitMoving): (move: StateMove) => number {
   const isBucketed = moving.bucket !== undefined && mode !== 'fsdp' && mode !== 'hsdp';
   const ofUnits = new Map<number, number>();
   const ofDevice = new Map<number, number>();
-  const collect = (move: StateMove): number => {
-    const { bytes, parameter: q } = move;
-    const group = groupOf(move);
-    const unit = q.unit * GROUPS + group;
-    ofUnits.set(unit, (ofUnits.get(unit) ?? 0) + bytes);
-    ofDevice.set(group, (ofDevice.get(group) ?? 0) + bytes * (moving.times[q.unit] ?? 1));
-    return 0;
+  /** By kind of parameter. */
+  const moves: { readonly group: number; readonly bytes: number }[][] = [];
+  const movesOf = (p: CoreParameter): { readonly group: number; readonly bytes: number }[] => {
+    const list: { readonly group: number; readonly bytes: number }[] = [];
+    const priced = (move: StateMove): number => {
+      list.push({ group: groupOf(move), bytes: move.bytes });
+      return 0;
+    };
+    parameterCost(p, mode, groups, once, { ...moving, priced, listed: false });
+    return list;
   };
-  for (const p of parameters) parameterCost(p, mode, groups, once, { ...moving, priced: collect, listed: false });
-  const known = new Map<number, number>();
+  parameters.forEach((p, i) => {
+    for (const { group, bytes } of (moves[alike.kinds[i]] ??= movesOf(p))) {
+      const unit = p.unit * GROUPS + group;
+      ofUnits.set(unit, (ofUnits.get(unit) ?? 0) + bytes);
+      ofDevice.set(group, (ofDevice.get(group) ?? 0) + bytes * (moving.times[p.unit] ?? 1));
+    }
+  });
+  const perBytes = new Map<number, number>();
   return (move) => {
     const { kind, dims, bytes, parameter: q, collectives } = move;
     const group = groupOf(move);
     const unit = q.unit * GROUPS + group;
-    let perByte = known.get(unit);
+    let perByte = perBytes.get(unit);
     if (perByte === undefined) {
       let together = ofUnits.get(unit) ?? bytes;
       if (isBucketed && moving.bucket !== undefined) {
@@ -179,7 +199,7 @@ function collected(parameters: readonly CoreParameter[], { mode, groups, once }:
         const itemBytes = kind === 'all_gather' ? q.itemBytes : (moving.gradientBytes ?? q.itemBytes);
         together = Math.max(together, Math.min(itemBytes * Math.max(elements, perRank * ranks), ofDevice.get(group) ?? 0));
       }
-      known.set(unit, (perByte = collectives.seconds(kind, together, dims) / together));
+      perBytes.set(unit, (perByte = collectives.seconds(kind, together, dims) / together));
     }
     return perByte * bytes;
   };
