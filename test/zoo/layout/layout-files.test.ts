@@ -194,6 +194,29 @@ describe("the layout of a trainer's configuration", () => {
       expect(refusal(job(inside), 8)).toMatch(/^job: E_INPUT parallelism\.tensor_parallel_degree: found '.*', wanted a number/);
   }); // prettier-ignore
 
+  it('torchtitan: stages whose modules are named, in both languages; other modules have no price', () => {
+    const parts = (...layers: readonly number[]): string[][] => {
+      let at = 0;
+      const named = layers.map((n) => Array.from({ length: n }, () => `layers.${at++}`));
+      return named.map((part, k) => [...(k === 0 ? ['tok_embeddings'] : []), ...part, ...(k === layers.length - 1 ? ['norm', 'output'] : [])]);
+    };
+    const python = (list: string[][]): string => `config = ParallelismConfig(pipeline_parallel_degree=2, module_fqns_per_model_part=${JSON.stringify(list)})\n`;
+    const toml = (list: string[][]): string => `[parallelism]\npipeline_parallel_degree = 2\nmodule_fqns_per_model_part = [\n${list.map((part) => `  ${JSON.stringify(part).replaceAll('"', "'")},\n`).join('')}]\n`;
+    const listed = (text: string): ReturnType<typeof read>['notPriced'] => read(text, 8).notPriced.filter(({ key }) => key.startsWith('parallelism.'));
+    for (const write of [python, toml]) {
+      expect(read(write(parts(15, 17)), 8).text).toContain('pp=2,stages=15+17,');
+      expect(listed(write(parts(15, 17)))).toEqual([]);
+      expect(read(write(parts(0, 11, 11, 10)), 8).text).toContain('pp=2,vp=2,stages=0+11x2+10,');
+      expect(read(write(parts(16, 16)), 8).text).toMatch(/^pp=2,dp=4,/);
+      expect(refusal(write(parts(15, 16)), 8)).toContain('module_fqns_per_model_part: found 31 layers, wanted 32');
+      expect(refusal(write(parts(15, 16, 1)), 8)).toContain('module_fqns_per_model_part: found 3 parts, wanted a multiple of pipeline_parallel_degree 2');
+      // The vision tower has no price, nor has a norm without its head.
+      const others = [[['vision', 'tok_embeddings', 'layers.0'], ['layers.1', 'norm', 'output']], [['tok_embeddings', 'layers.0', 'norm'], ['output']]];
+      for (const other of others)
+        expect(listed(write(other))).toMatchObject([{ key: 'parallelism.module_fqns_per_model_part', why: 'layers lie in equal parts' }]);
+    }
+  }); // prettier-ignore
+
   it('torchtitan: a Python file of several configurations has them by name, with those that they are made from', () => {
     const registry = `
 def base() -> Trainer.Config:

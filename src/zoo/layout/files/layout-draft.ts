@@ -64,6 +64,8 @@ interface TorchtitanStages {
   /** Layers that the embedding counts as, and norm and head. */
   readonly inputWeight: number;
   readonly outputWeight: number;
+  /** Layers of every part, where the file names them. */
+  readonly parts?: readonly number[];
 }
 
 /** What the draft does not say. */
@@ -149,7 +151,14 @@ function stagesOf(draft: LayoutDraft, pp: number, layers: number, fail: (what: s
   const { cuts, chunkLayers, chunks = 1 } = draft;
   if (pp === 1) return { chunks };
   if (cuts?.trainer === 'torchtitan') {
-    const { inputWeight, outputWeight } = cuts;
+    const { inputWeight, outputWeight, parts } = cuts;
+    if (parts !== undefined) {
+      const sum = parts.reduce((total, n) => total + n, 0);
+      if (sum !== layers) throw fail(`module_fqns_per_model_part: found ${sum} layers, wanted ${layers}`, 'name every layer of the model once.');
+      if (parts.length % pp !== 0)
+        throw fail(`module_fqns_per_model_part: found ${parts.length} parts, wanted a multiple of pipeline_parallel_degree ${pp}`, 'change one of the two.');
+      return { chunks: parts.length / pp, cuts: parts };
+    }
     const counted = layers + inputWeight + outputWeight;
     const all = chunkLayers === undefined ? pp * chunks : Math.ceil(counted / chunkLayers);
     if (all % pp !== 0)

@@ -86,6 +86,29 @@ export function torchtitanCuts(chunks: number, layers: number, inputWeight: numb
   return Array.from({ length: chunks }, (_, k) => each + Number(k < counted % chunks) - (k === 0 ? inputWeight : k === chunks - 1 ? outputWeight : 0));
 } // prettier-ignore
 
+/**
+ * Layers of every part of a model whose modules are named one by one, as torchtitan's `module_fqns_per_model_part` has them:
+ * `[["tok_embeddings", "layers.0"], ["layers.1", "norm", "output"]]`; undefined where they are others, or in another order.
+ */
+export function namedParts(text: string): readonly number[] | undefined {
+  let parts: unknown;
+  try {
+    parts = JSON.parse(text.replaceAll("'", '"').replace(/,\s*\]/g, ']'));
+  } catch {
+    return undefined;
+  }
+  if (!Array.isArray(parts) || !parts.every((part) => Array.isArray(part) && part.length > 0)) return undefined;
+  const names = parts as readonly (readonly unknown[])[];
+  const layers = names.map((part) => part.filter((name) => typeof name === 'string' && /^layers\.\d+$/.test(name)).length);
+  const all = layers.reduce((sum, n) => sum + n, 0);
+  const [last] = names[names.length - 1].slice(-1);
+  const wanted = ['tok_embeddings', ...Array.from({ length: all }, (_, i) => `layers.${i}`), 'norm', last === 'lm_head' ? 'lm_head' : 'output'];
+  const found = names.flat();
+  // The norm is priced with the head.
+  const isNormApart = names[names.length - 1].at(-2) !== 'norm';
+  return isNormApart || found.length !== wanted.length || found.some((name, i) => name !== wanted[i]) ? undefined : layers;
+} // prettier-ignore
+
 /** `4+2x13+5`: equal neighbours together. */
 export function cutsText(cuts: readonly number[]): string {
   const runs: [n: number, times: number][] = [];

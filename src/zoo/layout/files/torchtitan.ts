@@ -7,6 +7,7 @@
 import { ShardwrightError } from '../../../errors.ts';
 import type { LayoutDraft, NotPriced } from './layout-draft.ts';
 import { configurationLines } from './python-configurations.ts';
+import { namedParts } from './stage-cuts.ts';
 import {
   count,
   isOn,
@@ -78,7 +79,12 @@ const TABLE: SettingsTable = {
   pipeline_parallel_last_stage_less_layers: weight('outputWeight'),
   pipeline_parallel_schedule_csv: noPrice('priced as 1F1B'),
   pipeline_parallel_split_points: noPrice('layers lie in equal parts'),
-  module_fqns_per_model_part: noPrice('layers lie in equal parts'),
+  module_fqns_per_model_part: (value, draft) => {
+    const parts = namedParts(value);
+    if (parts === undefined) return 'layers lie in equal parts';
+    draft.cuts = { ...stages(draft), parts };
+    return undefined;
+  },
   pipeline_parallel_expert_parallel_overlap: covered,
   context_parallel_rotate_method: (value, draft) => void (draft.context = value === 'allgather' ? 'cp' : 'ring'),
   context_parallel_load_balancer: covered,
@@ -136,12 +142,12 @@ export function readTorchtitanToml(text: string, file: string): { readonly draft
     if (pair === null)
       throw new ShardwrightError('E_INPUT', `found '${line}', wanted a section or NAME = VALUE`, { file, position: { line: i + 1, column: 1 }, hint: 'a torchtitan TOML file is read, and Python that makes a configuration.' });
     const [, key, value] = pair;
-    if (value.startsWith('[') && !/\]$/.test(value)) {
+    if (isOpen(value)) {
       open ??= { key, from: i + 1, value };
       return;
     }
     open = undefined;
-    settings.push({ path: `${section}.${key}`, key, value: literal(value) });
+    settings.push({ path: `${section}.${key}`, key, value: key === NAMED_PARTS ? value : literal(value) });
   });
   if (open !== undefined) throw new ShardwrightError('E_INPUT', `a list is not closed`, { file, position: { line: (open as { from: number }).from, column: 1 }, hint: 'close it with ].' });
   return finished(settings, file, { recompute: 'selective', option: '2' });
@@ -167,7 +173,7 @@ export function readTorchtitanPython(
     const path = `${section}.${key}`;
     if (LITERAL.test(given)) settings.push({ path, key, value: literal(given) });
     else if (!Object.hasOwn(TABLE, key)) settings.push({ path, key, value: given });
-    else if (given.startsWith('[')) settings.push({ path, key, value: 'a list' });
+    else if (given.startsWith('[')) settings.push({ path, key, value: key === NAMED_PARTS ? given : 'a list' });
     else throw new ShardwrightError('E_INPUT', `${path}: found '${given}', wanted a number, a text or True`, { file, hint: 'write the value, or a name that the file sets to one.' });
   };
   for (const call of bare.matchAll(/\b(ParallelismConfig|TrainingConfig|CompileConfig)\s*\(/g))
@@ -198,6 +204,15 @@ function keywordsFrom(text: string): (readonly [key: string, value: string])[] {
     return key === undefined ? [] : [[key, value] as const];
   });
 }
+
+/** Whether a list goes on in the next line. */
+function isOpen(value: string): boolean {
+  const bare = value.replace(/"[^"]*"|'[^']*'/g, '');
+  return value.startsWith('[') && bare.split('[').length > bare.split(']').length;
+}
+
+/** The setting that names the modules of every stage. */
+const NAMED_PARTS = 'module_fqns_per_model_part';
 
 const LITERAL = /^("[^"]*"|'[^']*'|-?\d[\d_.]*|True|False|None)$/;
 const CALLS: Readonly<Record<string, string>> = { ParallelismConfig: 'parallelism', TrainingConfig: 'training', CompileConfig: 'compile' }; // prettier-ignore
@@ -235,9 +250,10 @@ function finished(settings: readonly FileSetting[], file: string, defaults: { re
   if (pp > 1) draft.microbatch = pieces;
   else draft.microbatch = localBatch;
   if (draft.globalBatch === undefined) draft.accumulation = pp > 1 ? localBatch / pieces : 1;
-  // Modules that are named one by one have no price: layers lie in equal parts then.
-  if (!stated('module_fqns_per_model_part') && !stated('pipeline_parallel_split_points')) draft.cuts = stages(draft);
-  else delete draft.cuts;
+  // Names of other modules than the layers, and points, have no price: layers lie in equal parts then.
+  const isNamed = stated(NAMED_PARTS) || stated('pipeline_parallel_split_points');
+  if (!isNamed) draft.cuts = stages(draft);
+  else if (draft.cuts?.trainer !== 'torchtitan' || draft.cuts.parts === undefined) delete draft.cuts;
   // Schedules with several stages a rank have two of them, where the layers of a stage are not stated.
   if (pp > 1 && draft.schedule === 'interleaved' && draft.chunkLayers === undefined) draft.chunks = 2;
   return { draft, notPriced };
