@@ -35,15 +35,18 @@ export interface RunRecord {
     /** For each file the devices that each parameter is cut over; `error` is what logits and gradients differ by from one process. */
     readonly made: readonly { readonly error?: number; readonly parts: Readonly<Record<string, number>> }[];
   };
+  readonly torchtitan: { readonly version: string; readonly steps: number; readonly gradients: number };
 }
 
-/** `distributed_config.json` of the two tensor-parallel plans, each in a folder of its own. */
+const FILES = ['distributed_config.json', 'torchtitan_config.py'];
+
+/** What transformers and torchtitan read of the two tensor-parallel plans, each in a folder of its own. */
 export async function runFiles(): Promise<ExportFile[]> {
   const sources = { megatron: await megatronSource(), vocabulary: await vocabularySource() };
   return Object.entries(sources).flatMap(([plan, source]) =>
-    hfTarget
-      .write(source)
-      .files.filter(({ name }) => name === 'distributed_config.json')
+    [hfTarget, torchtitanTarget]
+      .flatMap((target) => target.write(source).files)
+      .filter(({ name }) => FILES.includes(name))
       .map(({ name, text }) => ({ name: `${plan}/${name}`, text })),
   );
 }

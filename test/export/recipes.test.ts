@@ -109,10 +109,11 @@ describe('the real packages', () => {
     }); // prettier-ignore
   });
 
-  test('transformers ran these very plans on four processes, with the parameters cut as planned', async () => {
+  test('transformers and torchtitan ran these very plans on four processes, transformers with the parameters cut as planned', async () => {
     const record = JSON.parse(readFileSync(RUN_RECORD, 'utf8')) as RunRecord;
     const hint = 'run SHARDWRIGHT_RECORD=1 npm run test:engines -- test/engines/recipe-runs.test.ts';
     expect(hashOf(await runFiles()), hint).toBe(record.files);
+    expect(record.torchtitan).toEqual({ version: '0.3.0', steps: 2, gradients: 45 });
     const sources = [tp, await vocabularySource()];
     record.transformers.made.forEach(({ parts }, k) => {
       for (const { name, placement } of sources[k].plan.parameters)

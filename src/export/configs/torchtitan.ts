@@ -76,8 +76,9 @@ function write(source: ExportSource): ExportResult {
       { name: 'torchtitan.toml', text: toml },
     ],
     losses,
+    notes: ['With FSDP of PyTorch 2.13 set parallelism.spmd_backend = "partial_dtensor"; the default of torchtitan 0.3.0 needs a later one.'],
   };
-}
+} // prettier-ignore
 
 export const torchtitanTarget: ExportTarget = {
   name: 'torchtitan',
