@@ -3,9 +3,14 @@ import { gunzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { compareRun } from '../../src/export/torch/doctor.ts';
 import { readTrace } from '../../src/export/torch/trace.ts';
+import { matrixPeak } from '../../src/cost/compute.ts';
+import { calibratedClusterText, parseCalibration } from '../../src/cost/collectives/calibration.ts';
+import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
+import { matrixSeconds } from '../../src/cost/kernels/matmul.ts';
+import { runCalibration } from '../../src/export/torch/measured.ts';
 import { builtinOperators } from '../../src/index.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
-import { runningPlans, type RunningPlan } from './running-plans.ts';
+import { PAPER, runningPlans, type RunningPlan } from './running-plans.ts';
 
 /** A traced step of four gloo processes (`test/engines/running/trace.py`), beside its plan. */
 const trace = readTrace(gunzipSync(readFileSync(new URL('../fixtures/running/llama-sdpa.trace.json.gz', import.meta.url))).toString(), 'trace.json'); // prettier-ignore
@@ -38,6 +43,45 @@ test('every call and collective of the program stands in the trace, by name and 
   const miss = report.misses.map(({ measuredSeconds, predictedSeconds }) => Math.abs(measuredSeconds - (predictedSeconds ?? 0))); // prettier-ignore
   expect(miss).toEqual([...miss].sort((a, b) => b - a));
 });
+
+test('a run as a calibration: its products and copies, each shape with its median, priced again as they were measured', async () => {
+  const [, ran] = await planned();
+  const report = compare(ran);
+  // The paper cluster is far slower than a processor.
+  const processor = JSON.stringify({ ...(JSON.parse(PAPER) as object), peakFlopsPerSecond: { fp64: 1e11, fp32: 2e11 }, memoryBytesPerSecond: 2e10 });
+  const cluster = loadCluster(processor);
+  const program = ran.source.lowered().graph;
+  const text = JSON.stringify(runCalibration(report, program, cluster, 'a processor'));
+  const measured = parseCalibration(text);
+  const products = new Map<string, number[]>();
+  for (const { node, measuredSeconds } of report.calls) {
+    const call = program.nodes.find(({ name }) => name === node);
+    if (call?.target !== 'aten.mm.default') continue;
+    const shapes = call.args.map((arg) => program.nodes.find(({ name }) => typeof arg === 'object' && arg !== null && 'name' in arg && arg.name === name)?.type);
+    const [a, b] = shapes.map((type) => (type?.kind === 'tensor' ? type.shape.map(Number) : []));
+    const key = [a[0], a[1], b[1]].join();
+    products.set(key, [...(products.get(key) ?? []), measuredSeconds].sort((x, y) => x - y));
+  }
+  const points = Object.values(measured.matmul).flat();
+  expect(points.length).toBe(products.size);
+  for (const { m, k, n, seconds } of points) {
+    const own = products.get([m, k, n].join()) ?? [];
+    expect(seconds).toBe(own[own.length >> 1]);
+  }
+  const [before, after] = [cluster, loadCluster(calibratedClusterText(processor, measured))];
+  expect(after.launchSeconds).toBe(measured.launchSeconds);
+  const error = (one: typeof before): number => {
+    const misses = points.map(({ m, k, n, itemBytes, seconds }) => {
+      const flops = 2 * m * k * n;
+      const { flopsPerSecond, unit } = matrixPeak(one, 'f64');
+      const priced = Math.max(matrixSeconds(flops, itemBytes * (m * k + k * n + m * n), flopsPerSecond, one, unit), one.matmulLaunchSeconds);
+      return Math.abs(Math.log(priced / seconds));
+    });
+    return misses.sort((x, y) => x - y)[misses.length >> 1];
+  };
+  expect(error(after)).toBeLessThan(error(before));
+  expect(error(after)).toBeLessThan(Math.log(2));
+}); // prettier-ignore
 
 test('a trace of another plan is refused with the first call that differs', async () => {
   const [optimum] = await planned();

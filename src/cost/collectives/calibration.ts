@@ -74,7 +74,8 @@ const calibrationSchema = z.strictObject({
   launchSeconds: z.number().nonnegative().max(1).optional(),
   matmulLaunchSeconds: z.number().nonnegative().max(1).optional(),
 });
-type Calibration = z.infer<typeof calibrationSchema>;
+/** A calibration file, as it is read. */
+export type Calibration = z.infer<typeof calibrationSchema>;
 /** A call that was timed as it is. */
 export type MeasuredCall = Calibration['kernels'][number];
 
@@ -100,7 +101,7 @@ export function parseCalibration(text: string): Calibration {
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success)
     throw new ShardwrightError('E_CALIBRATION', `the calibration does not fit: ${z.prettifyError(parsed.error)}`, {
-      hint: 'write it with bench/calibrate.py',
+      hint: 'write it with bench/calibrate.py or `shardwright doctor PLAN --run trace.json --calibration FILE`.',
     });
   return parsed.data;
 }

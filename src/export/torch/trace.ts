@@ -36,6 +36,11 @@ export function readTrace(text: string, file: string): TraceSpan[] {
   ).sort((a, b) => a.ts - b.ts || b.dur - a.dur);
 } // prettier-ignore
 
+/** The device that a trace names, as its driver calls it; that of a trace without one is a processor. */
+export function tracedDevice(text: string): string {
+  return /"deviceProperties":\s*\[\s*\{[^}]*?"name":\s*"([^"\\]*)"/.exec(text)?.[1] ?? 'a processor';
+}
+
 /** Microseconds of the device for the calls of one step: kernels, copies and fills belong to the call that launched them. */
 export class DeviceTimes {
   /** From the start of the first to the end of the last. */

@@ -1,7 +1,9 @@
 /** `doctor`: a profiler trace of a real run beside the prices of its plan. In: a plan folder, a trace. Out: a table, or JSON. */
+import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { compareRun, type RunReport } from '../../../export/torch/doctor.ts';
-import { readTrace } from '../../../export/torch/trace.ts';
+import { runCalibration } from '../../../export/torch/measured.ts';
+import { readTrace, tracedDevice } from '../../../export/torch/trace.ts';
 import { exportSource } from '../../../export/target.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import { planSchedule } from '../../../simulate/timeline/from-plan.ts';
@@ -9,6 +11,7 @@ import { secondsText, tableText } from '../../../units.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { answer, EXIT, type CliIo } from '../../output/io.ts';
+import { tryFile, writeText } from '../../output/write-file.ts';
 import type { DoctorOptions } from './flags.ts';
 import { orderOf } from './order.ts';
 
@@ -24,9 +27,21 @@ export async function doctorCommand(path: string, options: DoctorOptions, io: Cl
   const folder = wholePlan(path);
   checked(folder, path, table, io);
   const { collectives } = planSchedule(folder.program, folder.plan, table);
-  const spans = readTrace(readFileText(options.run), options.run);
-  const report = compareRun(exportSource(folder, table), folder.plan, collectives, spans, orderOf(options));
+  if (options.calibration !== undefined) tryFile(options.calibration, 'calibration');
+  const trace = readFileText(options.run);
+  const source = exportSource(folder, table);
+  const spans = readTrace(trace, options.run);
+  const report = compareRun(source, folder.plan, collectives, spans, orderOf(options));
   answer(io, options, report, textOf);
+  if (options.calibration !== undefined) {
+    const cluster = loadCluster(folder.plan.request.cluster);
+    const measured = runCalibration(report, source.lowered().graph, cluster, tracedDevice(trace));
+    writeText(options.calibration, `${JSON.stringify(measured, null, 1)}\n`, 'calibration');
+    const products = Object.values(measured.matmul).reduce((n, points) => n + points.length, 0);
+    io.stderr(
+      `wrote ${options.calibration} (${products} products, ${measured.memory.length} copies): plan --calibration reads it\n`,
+    );
+  }
   return EXIT.ok;
 }
 

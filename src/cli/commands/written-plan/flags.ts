@@ -70,6 +70,11 @@ const ORDER_FLAGS = {
 
 export const DOCTOR_COMMAND = {
   run: value('--run <trace.json>', 'trace of a step of one rank, as torch.profiler writes it', text),
+  calibration: value(
+    '--calibration <file>',
+    'write the measured calls there, as a calibration that plan --calibration reads',
+    text,
+  ),
   ...ORDER_FLAGS,
   ops: OPERATOR_FILES,
   ...JSON_FLAG,

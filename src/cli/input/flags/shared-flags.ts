@@ -38,7 +38,11 @@ export const PRICES = {
     oneOf(COST_PRESETS),
     (cost) => ({ cost }),
   ),
-  calibration: value('--calibration <file>', 'measured kernels of the device, written by bench/calibrate.py', text),
+  calibration: value(
+    '--calibration <file>',
+    'measured kernels of the device, written by bench/calibrate.py or by doctor --calibration',
+    text,
+  ),
   collectives: value(
     '--collectives <file>',
     'measured collectives of the cluster: a table `Group Size Collective 1MB 2MB ...`, a line of dashes, rows of milliseconds such as `intra 8 all_reduce 0.05 0.08`',
