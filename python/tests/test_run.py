@@ -197,7 +197,9 @@ def compiled(facts: dict[str, Any]) -> None:
 
 def kinds_of(graph: Any) -> list[str]:
     names = {"all_gather_into_tensor": "all_gather", "reduce_scatter_tensor": "reduce_scatter", "all_to_all_single": "all_to_all"}
-    called = [str(node.target).split(".")[1] for node in graph.nodes if str(node.target).startswith("_c10d_functional")]
+    called = [
+        str(node.target).split(".")[1].removesuffix("_coalesced") for node in graph.nodes if str(node.target).startswith("_c10d_functional")
+    ]
     return [names.get(name, name) for name in called if name != "wait_tensor"]
 
 

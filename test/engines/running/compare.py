@@ -145,8 +145,10 @@ def in_graph(graph: Any) -> list[Call]:
         namespace, name = schema.name.split("::") if schema is not None else ("", "")
         if namespace == "_c10d_functional" and name in KINDS:
             ranks = dist.get_process_group_ranks(dist.distributed_c10d._resolve_process_group(node.args[-1]))
-            sent = (node if name == "all_gather_into_tensor" else node.args[0]).meta["val"]
-            calls.append((KINDS[name], tuple(ranks), sent.numel() * sent.element_size()))
+            sent = node if name.startswith("all_gather_into_tensor") else node.args[0]
+            values = [member.meta["val"] for member in sent] if isinstance(sent, (list, tuple)) else sent.meta["val"]
+            sizes = tuple(x.numel() * x.element_size() for x in (values if isinstance(values, (list, tuple)) else [values]))
+            calls.append((KINDS[name], tuple(ranks), sizes))
     return calls
 
 
