@@ -7,9 +7,11 @@ import type { DType } from '../graph/types.ts';
 import { metaBytes, type OperatorRecord, type TypedContext } from '../ops/record/record.ts';
 import type { BodyTraffic } from '../ops/record/rule.ts';
 import type { Cluster } from './hardware/cluster.ts';
+import { attentionRate } from './kernels/attention.ts';
 import { matrixSeconds } from './kernels/matmul.ts';
 import { matrixPeak } from './kernels/peak-flops.ts';
 
+export { ATTENTION_SHARE } from './kernels/attention.ts';
 export { matrixPeak } from './kernels/peak-flops.ts';
 import type { CostRecord } from './collective-model.ts';
 
@@ -43,9 +45,6 @@ export interface ComputeOptions {
   /** What the call moves in a compiled program; absent: the call is a kernel of its own. */
   readonly traffic?: CallTraffic | undefined;
 }
-
-/** Attention kernels made for the device reach a good half of the dense peak (FlashAttention-3 and vendors' kernels). */
-export const ATTENTION_SHARE = 0.55;
 
 /** Dtype whose units do the work: the first float among inputs and results, else that of the first tensor. */
 function workDtype(ctx: TypedContext): DType {
@@ -90,19 +89,13 @@ export function computeCost(
   if (matrix > 0) {
     const dtype = workDtype(ctx);
     const { flopsPerSecond, unit } = matrixPeak(cluster, dtype);
-    const measured = record.cls === 'attention' ? cluster.attentionShares : undefined;
-    const share =
-      measured !== undefined
-        ? measured[record.name.includes('backward') ? 'backwardShare' : 'forwardShare']
-        : record.cls === 'attention'
-          ? options.attentionShare
-          : undefined;
+    const rate = record.cls === 'attention' ? attentionRate(record, ctx, cluster, options.attentionShare) : undefined;
     flopSeconds =
-      share === undefined
+      rate === undefined
         ? matrixSeconds(matrix, Math.max(bytes, 1), flopsPerSecond, cluster, unit)
-        : matrix / (flopsPerSecond * Math.min(share, cluster.matmulCap));
+        : (matrix * rate.part) / (flopsPerSecond * Math.min(rate.share, cluster.matmulCap));
     source += `, ${dtype} on the ${unit} units`;
-    if (measured !== undefined || (cluster.matmulCurves?.[unit] !== undefined && share === undefined))
+    if (rate === undefined ? cluster.matmulCurves?.[unit] !== undefined : cluster.attentionShares !== undefined)
       source += ', calibrated';
   }
   const launch = kernels * (matrix > 0 ? cluster.matmulLaunchSeconds : cluster.launchSeconds);
