@@ -58,12 +58,14 @@ const calibration = parseCalibration(readFileSync(TABLE, 'utf8'));
 /** Seconds of a measured call by its operator's record; undefined of operators without one. */
 function priced({ op, args, kwargs }: MeasuredCall, cluster: Cluster): number | undefined {
   const metas = new Map<string, TensorMeta>();
+  const turned: boolean[] = [];
   const argument = (value: MeasuredCall['args'][number]): Arg => {
     if (Array.isArray(value)) return value.map(argument);
     if (value === null || typeof value !== 'object') return value;
     if ('name' in value) return { kind: 'dtype', dtype: value.name as DType };
     const name = `x${metas.size}`;
     metas.set(name, { dtype: value.dtype as DType, shape: value.shape });
+    turned.push(value.turned);
     return { kind: 'value', name };
   };
   const given = args.map(argument);
@@ -77,7 +79,7 @@ function priced({ op, args, kwargs }: MeasuredCall, cluster: Cluster): number | 
   const record = table.get(op);
   if (record === undefined) return undefined;
   const call = bindCall(record, given, named, (name) => metas.get(name) as TensorMeta);
-  return presetComputeCost('nccl', record, withOutputs(call, record.infer(call)), cluster).seconds;
+  return presetComputeCost('nccl', record, withOutputs(call, record.infer(call)), cluster, { turned }).seconds;
 }
 
 /** Errors of both clusters by kind of call. */

@@ -7,6 +7,7 @@ import type { DType } from '../graph/types.ts';
 import { metaBytes, type OperatorRecord, type TypedContext } from '../ops/record/record.ts';
 import type { BodyTraffic } from '../ops/record/rule.ts';
 import type { Cluster } from './hardware/cluster.ts';
+import { unalignedSeconds } from './kernels/alignment.ts';
 import { attentionRate } from './kernels/attention.ts';
 import { matrixSeconds } from './kernels/matmul.ts';
 import { matrixPeak } from './kernels/peak-flops.ts';
@@ -33,8 +34,16 @@ export interface CallTraffic {
   readonly cut?: readonly number[];
 }
 
+/** What the program says of a call beside its operator and sizes. */
+export interface CallFacts {
+  /** What the call moves in a compiled program; absent: the call is a kernel of its own. */
+  readonly traffic?: CallTraffic | undefined;
+  /** By tensor input of a product: whether it lies column by column in memory; absent: not known. */
+  readonly turned?: readonly boolean[] | undefined;
+}
+
 /** What a preset adds to the roofline. */
-export interface ComputeOptions {
+export interface ComputeOptions extends CallFacts {
   /**
    * Share of the matrix peak that a fused attention kernel reaches, where the cluster has no measured one. Absent: priced as a matmul of its intensity, which is
    * far above what such kernels reach, because they read little.
@@ -42,8 +51,6 @@ export interface ComputeOptions {
   readonly attentionShare?: number;
   /** Kernels that run in place of the operator's own one. */
   readonly body?: BodyTraffic | undefined;
-  /** What the call moves in a compiled program; absent: the call is a kernel of its own. */
-  readonly traffic?: CallTraffic | undefined;
 }
 
 /** Dtype whose units do the work: the first float among inputs and results, else that of the first tensor. */
@@ -94,6 +101,7 @@ export function computeCost(
       rate === undefined
         ? matrixSeconds(matrix, Math.max(bytes, 1), flopsPerSecond, cluster, unit)
         : (matrix * rate.part) / (flopsPerSecond * Math.min(rate.share, cluster.matmulCap));
+    flopSeconds = Math.max(flopSeconds, unalignedSeconds(record, ctx, options.turned, matrix, cluster));
     source += `, ${dtype} on the ${unit} units`;
     if (rate === undefined ? cluster.matmulCurves?.[unit] !== undefined : cluster.attentionShares !== undefined)
       source += ', calibrated';

@@ -32,7 +32,7 @@ import { PreparedProblem } from '../solver/search/prepared.ts';
 import type { Problem } from '../solver/types.ts';
 import { RestrictedSolver } from '../solver/search/restricted.ts';
 import { dataflow } from '../strategy/dataflow.ts';
-import { nodeStrategies, withTraffic } from '../strategy/nodes.ts';
+import { nodeStrategies, withFacts } from '../strategy/nodes.ts';
 import { MOST_FACTORS, type StridedCuts } from '../strategy/patterns.ts';
 import { MOST_RUNS, runsOf } from '../strategy/runs.ts';
 import { bytesText, countedText, secondsText } from '../units.ts';
@@ -41,7 +41,7 @@ import { ceilingOf } from './model/ceiling.ts';
 import type { BuildInput } from './model/input.ts';
 import type { Model } from './model/model.ts';
 import type { CompactProblem } from '../solver/problem/restrict.ts';
-import { COMPILED_NOTE, trafficOf } from './request/compiled.ts';
+import { callFacts, COMPILED_NOTE } from './request/call-facts.ts';
 import { Deadline } from './request/deadline.ts';
 import { givenPins, type GivenPins } from './request/source-pins.ts';
 import { typedPins } from './request/typed-pins.ts';
@@ -122,11 +122,11 @@ export function prepare(
   const { uneven, unknown } = request;
   const strided = request.strided ?? usualStrides(space);
   const cuts = cutsOf(request, Math.max(0, ...flow.types.map((meta) => meta.shape.length)), operators.kinds);
-  const traffic = trafficOf(request, graph, table, opened);
+  const facts = callFacts(request, graph, table, mesh.size, opened);
   const listed = nodeStrategies(graph, flow, table, space, { uneven, unknown, strided, ...cuts, ...runs }, () =>
     deadline.check('while the placements of calls were listed'),
   );
-  const strategies = traffic === undefined ? listed : withTraffic(listed, graph, traffic);
+  const strategies = facts === undefined ? listed : withFacts(listed, graph, facts);
   const budgetBytes = usableMemoryBytes(cluster, request);
   const input: BuildInput = {
     graph,
@@ -142,7 +142,7 @@ export function prepare(
     ...(request.gradients === undefined
       ? {}
       : { inPlace: gradientCasts(graph, gradientDtype(request.gradients, 'f32'), table) }),
-    ...(traffic === undefined ? {} : { traffic }),
+    ...(facts === undefined ? {} : { facts }),
     sharing: request.sharing,
     ...runs,
     budgetBytes,

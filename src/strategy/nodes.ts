@@ -4,7 +4,7 @@
  * per layer.
  */
 
-import type { CallTraffic } from '../cost/compute.ts';
+import type { CallFacts } from '../cost/compute.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Arg, Graph, Node, ValueType } from '../graph/types.ts';
 import { isGraphRef } from '../graph/value.ts';
@@ -27,8 +27,8 @@ export interface NodeStrategies {
   readonly record?: OperatorRecord;
   /** The bound call at global sizes; absent for placeholders and for operators without a record. */
   readonly call?: TypedContext;
-  /** What the call moves under a compiler; absent: what it moves alone. */
-  readonly traffic?: CallTraffic;
+  /** What the program says of the call beside that; absent: nothing. */
+  readonly facts?: CallFacts;
 }
 
 interface StrategyOptions {
@@ -54,20 +54,20 @@ export interface StrategyTable {
   readonly options: StrategyOptions;
 }
 
-/** The strategies of a program whose calls a compiler joins: nodes that move other shares of their tensors have other contents. */
-export function withTraffic(
+/** The strategies of a program that says more of some calls: nodes of which it says other things have other contents. */
+export function withFacts(
   strategies: StrategyTable,
   graph: Graph,
-  traffic: ReadonlyMap<string, CallTraffic>,
+  facts: ReadonlyMap<string, CallFacts>,
 ): StrategyTable {
   const contents = new Map<string, number>();
   const nodes = strategies.nodes.map((entry, n): NodeStrategies | null => {
     if (entry === null) return null;
-    const own = traffic.get(graph.nodes[n].name);
+    const own = facts.get(graph.nodes[n].name);
     const key = `${entry.content}${own === undefined ? '' : JSON.stringify(own)}`;
     let content = contents.get(key);
     if (content === undefined) contents.set(key, (content = contents.size));
-    return { ...entry, content, ...(own === undefined ? {} : { traffic: own }) };
+    return { ...entry, content, ...(own === undefined ? {} : { facts: own }) };
   });
   return { ...strategies, nodes };
 }

@@ -15,12 +15,17 @@ const TILES: readonly (readonly [number, number, number])[] = [
   [64, 128, 0.7],
 ];
 
+/** Multiprocessors of an accelerator; undefined where they are not known. */
+export function processorsOf(accelerator: string): number | undefined {
+  return PROCESSORS.find(([name]) => name.test(accelerator))?.[1];
+}
+
 /**
  * Time of a matmul on whole waves of tiles over the time without the empty places of the last wave, at least 1. A
  * multiprocessor works on one tile at a time, so 112 tiles on 108 multiprocessors take as long as 216.
  */
 export function tailFactor(m: number, n: number, count: number, accelerator: string): number {
-  const processors = PROCESSORS.find(([name]) => name.test(accelerator))?.[1];
+  const processors = processorsOf(accelerator);
   if (processors === undefined) return 1;
   const products = Math.max(1, Math.ceil(count));
   let least = Infinity;

@@ -7,7 +7,7 @@ import { alphaBeta } from '../collectives/alpha-beta.ts';
 import { autoparallelCompute, autoparallelModel } from './autoparallel.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import type { CollectiveModel, CostRecord } from '../collective-model.ts';
-import { ATTENTION_SHARE, computeCost, type ComputeOptions } from '../compute.ts';
+import { ATTENTION_SHARE, computeCost, type CallFacts, type ComputeOptions } from '../compute.ts';
 import { dtensorModel } from './dtensor.ts';
 import { hostSize } from '../hardware/topology.ts';
 import { COST_PRESETS, type CostPreset } from './names.ts';
@@ -62,7 +62,7 @@ export function presetComputeCost(
   record: OperatorRecord,
   ctx: TypedContext,
   cluster: Cluster,
-  runs: Pick<ComputeOptions, 'body' | 'traffic'> = {},
+  runs: Pick<ComputeOptions, 'body' | keyof CallFacts> = {},
 ): CostRecord {
   if (preset === 'autoparallel') return autoparallelCompute(record, ctx, cluster);
   return computeCost(record, ctx, cluster, preset === 'nccl' ? { attentionShare: ATTENTION_SHARE, ...runs } : runs);

@@ -56,7 +56,7 @@ export function buildModel(input: BuildInput): Model {
     uses,
     copies,
     nodeSeconds: seconds,
-    ...(input.traffic === undefined ? {} : { traffic: input.traffic }),
+    ...(input.facts === undefined ? {} : { facts: input.facts }),
     stateBytes: states,
   };
 }

@@ -1,7 +1,7 @@
 /**
  * The input of the model builder: graph, mesh, strategies, prices and options of one planning problem.
  */
-import type { CallTraffic } from '../../cost/compute.ts';
+import type { CallFacts } from '../../cost/compute.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { CollectiveModel } from '../../cost/collective-model.ts';
 import type { Gradients, Optimizer } from '../../cost/memory/state-bytes.ts';
@@ -28,8 +28,8 @@ export interface BuildInput {
   readonly gradients: Gradients | undefined;
   /** Nodes that take what they read where it is made (`gradientCasts`); absent: none. */
   readonly inPlace?: ReadonlySet<number>;
-  /** What calls move under a compiler, by the name of their node; absent: what they move alone. */
-  readonly traffic?: ReadonlyMap<string, CallTraffic>;
+  /** What the program says of calls beside operator and sizes, by the name of their node; absent: nothing. */
+  readonly facts?: ReadonlyMap<string, CallFacts>;
   readonly sharing: boolean;
   /** Most stretches of neighbouring mesh dims in which a placement may differ, see `runsOf`; absent: any number. */
   readonly mostRuns?: number;

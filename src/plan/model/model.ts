@@ -1,7 +1,7 @@
 /**
  * The types of the planning model: what every variable, edge and row of the integer program means on the graph.
  */
-import type { CallTraffic } from '../../cost/compute.ts';
+import type { CallFacts } from '../../cost/compute.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import type { Redistributor } from '../../cost/redistribution/redistribute.ts';
@@ -62,8 +62,8 @@ export interface Model {
   readonly copies: readonly CopyVariable[];
   /** Seconds of each strategy, per node content. */
   readonly nodeSeconds: ReadonlyMap<number, NodeSeconds>;
-  /** What calls move under a compiler, by the name of their node; absent: what they move alone. */
-  readonly traffic?: ReadonlyMap<string, CallTraffic>;
+  /** What the program says of calls beside operator and sizes, by the name of their node; absent: nothing. */
+  readonly facts?: ReadonlyMap<string, CallFacts>;
   /** State bytes of each parameter's placements, by node index. */
   readonly stateBytes: ReadonlyMap<number, StateBytes>;
   /** What the user states of inputs: their batch and sequence dims, by name. */

@@ -65,7 +65,7 @@ export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeS
     if (cost === undefined) {
       cost = presetComputeCost(input.collectives.preset, record, local, input.cluster, {
         body,
-        traffic: entry.traffic,
+        ...entry.facts,
       }).seconds;
       remembered.set(key, cost);
     }

@@ -31,7 +31,7 @@ export function recost(
   cluster: Cluster,
   collectives: CollectiveModel,
   charges: RedistributionCharges,
-  { opened, traffic }: Pick<Model, 'opened' | 'traffic'> = {},
+  { opened, facts }: Pick<Model, 'opened' | 'facts'> = {},
 ): number {
   const placed = new Map<string, readonly number[]>();
   const copies = new Set<string>();
@@ -103,8 +103,7 @@ export function recost(
     const taken = planned.internalSeconds === undefined ? [] : rulesTaken(record.shard(call), planned, space);
     const body = collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, here);
     seconds +=
-      presetComputeCost(collectives.preset, record, here, cluster, { body, traffic: traffic?.get(node.name) }).seconds *
-      runs;
+      presetComputeCost(collectives.preset, record, here, cluster, { body, ...facts?.get(node.name) }).seconds * runs;
     taken.forEach((rule, d) => {
       for (const use of rule?.collectives ?? [])
         seconds += runs * collectives.seconds(use.kind, use.bytes(here), [d]) * (use.site?.times ?? 1);

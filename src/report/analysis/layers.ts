@@ -54,9 +54,13 @@ export function rooflineOf(prepared: Pick<Prepared, 'model' | 'table' | 'collect
   };
   for (const { node, planned, record, context, times } of localCalls(prepared, plan)) {
     const g = group(node);
-    const cost = presetComputeCost(collectives.preset, record, context, cluster, {
-      traffic: model.traffic?.get(model.graph.nodes[node].name),
-    });
+    const cost = presetComputeCost(
+      collectives.preset,
+      record,
+      context,
+      cluster,
+      model.facts?.get(model.graph.nodes[node].name),
+    );
     const { flopSeconds = 0, memorySeconds = 0, latencySeconds = 0 } = cost.terms;
     const seconds = planned.seconds * times;
     if (seconds > 0) {
