@@ -14,20 +14,15 @@ import { type GapHost, searchWithinGap } from './gap-restricted.ts';
 import type { Network } from '../network/network.ts';
 import { gapOf } from '../problem/cost.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
-import { priceMany, priceOne, type MultiplierHost, type DualEvaluation } from '../dual/multipliers.ts';
-import { foldedBracket, type FoldedHost, startFromFolded } from './folded-start.ts';
+import type { MultiplierHost } from '../dual/multipliers.ts';
+import { type FoldedHost, startFromFolded } from './folded-start.ts';
+import { priceRows, type Priced } from './row-prices.ts';
 import { branchVariable, fuseTriangles } from '../reduce/fuse.ts';
 import { type Log, STEP } from '../network/proof-log.ts';
 import type { Incumbent, SearchHost } from './search-host.ts';
 import { either, type StepState, valuesOf } from './steps.ts';
 import type { StepName } from '../types.ts';
-import { addPrices, amountsAt, largestPrice, rowVariables } from '../network/rows.ts';
-
-/** A network at the best prices of its rows, and whether its messages have converged. */
-interface Priced {
-  readonly best: DualEvaluation;
-  readonly converged: boolean;
-}
+import { addPrices, rowVariables } from '../network/rows.ts';
 
 export class Search {
   readonly #host: SearchHost;
@@ -358,31 +353,13 @@ export class Search {
     return this.#explore(best.net, best.messages, best.bound, 0, converged);
   }
 
-  /** The best prices of the rows; a bound where that is all that is left to say. */
   #priceRows(net: Network): Priced | number {
-    let state = new Trws(net);
-    const caps = net.rows.map((_, r) => largestPrice(net, r));
-    const evaluateDual = (wanted: readonly bigint[], sweeps: number): DualEvaluation => {
-      const prices = wanted.map((price, r) => (price > caps[r] ? caps[r] : price));
-      const priced = net.clone();
-      addPrices(priced, prices);
-      const messages = new Trws(priced, state.rank);
-      messages.to.set(state.to);
-      const bound = this.#ascend(priced, messages, { ...ASCENT.priced, sweeps });
-      state.to.set(messages.to);
-      const at = messages.decode();
-      return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
-    };
-    if (net.rows.length > 1) return { best: priceMany(net, evaluateDual, this.#prices()), converged: false };
-    const near = foldedBracket(net, caps[0], this.#foldedHost(net));
-    if (near === undefined) return { best: priceOne(net, evaluateDual, this.#prices()), converged: false };
-    if (near.bracket === undefined) {
-      const relaxed = this.#withoutRows(net.clone(), (search, free) => search.#explore(free, near.messages(free), -Infinity, 0)); // prettier-ignore
-      if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
-    }
-    state = near.messages(net);
-    if (near.bracket === undefined) return { best: priceOne(net, evaluateDual, this.#prices()), converged: false };
-    return { best: evaluateDual([near.bracket.breakpoint.price], ASCENT.priced.sweeps), converged: true };
+    return priceRows(net, {
+      ...this.#prices(),
+      ascend: (priced, messages, limits) => this.#ascend(priced, messages, limits),
+      folded: this.#foldedHost(net),
+      withoutRows: (messages) => this.#withoutRows(net.clone(), (search, free) => search.#explore(free, messages(free), -Infinity, 0)), // prettier-ignore
+    });
   }
 
   /** Where work on a folded network delivers its results. */

@@ -1,0 +1,53 @@
+/**
+ * The prices of the rows of a network, with the best bound found. One row of a network that repeats is priced on the short network
+ * that stands for it; else, and where there are several rows, the network itself is swept at each price.
+ * In: a reduced network with rows, steps of the search. Out: the network at its best prices and the messages there.
+ */
+import type { AscentLimits } from '../dual/ascent.ts';
+import { priceMany, priceOne, type DualEvaluation, type MultiplierHost } from '../dual/multipliers.ts';
+import { Trws } from '../dual/trws.ts';
+import type { Network } from '../network/network.ts';
+import { addPrices, amountsAt, largestPrice } from '../network/rows.ts';
+import { foldedBracket, type FoldedHost } from './folded-start.ts';
+import { ASCENT } from './limits.ts';
+
+/** A network at the best prices of its rows, and whether its messages have converged. */
+export interface Priced {
+  readonly best: DualEvaluation;
+  readonly converged: boolean;
+}
+
+interface PricingHost extends MultiplierHost {
+  /** Sweeps; returns the bound. */
+  readonly ascend: (net: Network, messages: Trws, limits: AscentLimits) => number;
+  readonly folded: FoldedHost;
+  /** The bound without rows, by a search that begins with these messages of the network that it is handed. */
+  readonly withoutRows: (messages: (free: Network) => Trws) => number;
+}
+
+/** The best prices of the rows; a bound where that is all that is left to say. */
+export function priceRows(net: Network, host: PricingHost): Priced | number {
+  let state = new Trws(net);
+  const caps = net.rows.map((_, r) => largestPrice(net, r));
+  const evaluateDual = (wanted: readonly bigint[], sweeps: number): DualEvaluation => {
+    const prices = wanted.map((price, r) => (price > caps[r] ? caps[r] : price));
+    const priced = net.clone();
+    addPrices(priced, prices);
+    const messages = new Trws(priced, state.rank);
+    messages.to.set(state.to);
+    const bound = host.ascend(priced, messages, { ...ASCENT.priced, sweeps });
+    state.to.set(messages.to);
+    const at = messages.decode();
+    return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
+  };
+  if (net.rows.length > 1) return { best: priceMany(net, evaluateDual, host), converged: false };
+  const near = foldedBracket(net, caps[0], host.folded);
+  if (near === undefined) return { best: priceOne(net, evaluateDual, host), converged: false };
+  if (near.bracket === undefined) {
+    const relaxed = host.withoutRows(near.messages);
+    if (relaxed >= host.target() || host.stopped()) return relaxed;
+  }
+  state = near.messages(net);
+  if (near.bracket === undefined) return { best: priceOne(net, evaluateDual, host), converged: false };
+  return { best: evaluateDual([near.bracket.breakpoint.price], ASCENT.priced.sweeps), converged: true };
+}
