@@ -37,7 +37,7 @@ describe('curves through points', () => {
   it('weak scaling: the batch grows with the devices', () => {
     const grown = (devices: number, seconds: number): PlanningPoint => point(devices, seconds, 'fsdp', { globalBatch: devices });
     const { curves } = planningOf([grown(8, 1), grown(64, 1.25)]);
-    expect(curves[0]).toMatchObject({ scaling: 'weak', of: 'm, c, sequences of 4096, 1 sequences a device', efficiency: [1, 0.8], changes: [] });
+    expect(curves[0]).toMatchObject({ scaling: 'weak', of: 'm, c, sequences of 4096, 1 sequence a device', efficiency: [1, 0.8], changes: [] });
   }); // prettier-ignore
 
   it('a curve for each cluster; points without a plan are no part of the efficiency', () => {

@@ -95,7 +95,7 @@ function curvesOf(points: readonly PlanningPoint[]): Curve[] {
       p.cluster,
       ...(axis === 'devices' ? [] : [`${p.devices} devices`]),
       ...(axis === 'sequence' ? [] : [`sequences of ${p.sequence}`]),
-      ...(axis === 'globalBatch' ? [] : [axis === 'devices' && grows ? `${p.globalBatch / p.devices} sequences a device` : `${p.globalBatch} sequences a step`]),
+      ...(axis === 'globalBatch' ? [] : [axis === 'devices' && grows ? `${sequences(p.globalBatch / p.devices)} a device` : `${sequences(p.globalBatch)} a step`]),
     ].join(', '); // prettier-ignore
   const groups = new Map<string, number[]>();
   points.forEach((p, i) => groups.set(shared(p), [...(groups.get(shared(p)) ?? []), i]));
@@ -125,4 +125,8 @@ function efficiencyOf(points: readonly PlanningPoint[]): (number | null)[] {
 function changesOf(order: readonly number[], points: readonly PlanningPoint[]): Curve['changes'] {
   const name = (i: number): string => points[i].best?.plan ?? 'no plan fits';
   return order.flatMap((at, k) => (k === 0 || name(at) === name(order[k - 1]) ? [] : [{ at, from: name(order[k - 1]), to: name(at) }])); // prettier-ignore
+}
+
+function sequences(n: number): string {
+  return n === 1 ? '1 sequence' : `${n} sequences`;
 }
