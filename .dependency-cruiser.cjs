@@ -282,7 +282,7 @@ const doors = {
   'passes/autodiff': ['joint', 'from-parts', 'saved'],
   'passes/autodiff/bodies': ['control-vjp', 'body-gradients', 'differentiable-loops'],
   'passes/sizes': ['fix-sizes', 'shrink', 'dims'],
-  'plan/memory': ['row-generation', 'least-memory', 'peak-problems'],
+  'plan/memory': ['row-generation', 'least-memory', 'neighbourhood-start', 'peak-problems'],
   'plan/restrict': ['restriction', 'pins', 'conflict'],
   'report/html': ['page', 'drawings', 'blocks'],
   'report/sections': ['plan', 'compared', 'planning'],

@@ -70,9 +70,9 @@ export async function shardPrepared(
     // Why nothing fits, and a bound where the search found none, are those of the states.
     if (within.status === 'planned' && within.plan.proof.bound > 0) return within;
   }
-  const solution = holds
+  const { solution, fits } = holds
     ? await firstUnderBudget(prepared, problem, asked, deadline)
-    : await solveOrRefuse(prepared, problem, asked, deadline);
+    : { solution: await solveOrRefuse(prepared, problem, asked, deadline), fits: undefined };
   if (solution.status === 'infeasible') {
     return {
       status: 'infeasible',
@@ -93,7 +93,7 @@ export async function shardPrepared(
     if (holds && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes) continue;
     return planned(answer === cheapest ? prepared : withNote(prepared, TIE_BREAK), answer, memory, certificate);
   }
-  return heldWithin(prepared, solution, problem, certificate, deadline, options);
+  return heldWithin(prepared, solution, problem, certificate, deadline, { ...options, fits });
 }
 
 /** The plan that keeps the peak, from one that does not. The request of the plan says from here on that the peak binds, so that whoever opens it makes the same problem. */
@@ -103,7 +103,7 @@ async function heldWithin(
   problem: Problem,
   certificate: PlanCertificate,
   deadline: Deadline,
-  options: Omit<ShardOptions, 'table'>,
+  options: Omit<ShardOptions, 'table'> & { readonly fits?: Int32Array | undefined },
 ): Promise<ShardResult> {
   if (peakBinds(prepared.request)) return withinBudget(prepared, solution, problem, certificate, deadline, options);
   const bound = { ...prepared.request, activations: 'constraint' } as const;

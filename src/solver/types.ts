@@ -118,8 +118,13 @@ export interface SolveOptions {
   readonly certify?: boolean;
   /** A `PreparedProblem` of this very problem but for its rows, shared by several solves; that of another problem is ignored. */
   readonly prepared?: { readonly problem: Problem };
-  /** Choices known beforehand (recipes, an earlier plan); infeasible ones are ignored. */
+  /** Choices known beforehand (recipes, an earlier plan), in both modes; infeasible ones are ignored. */
   readonly starts?: readonly Int32Array[];
+  /**
+   * Of `anytime`: a bound known beforehand. The search ends once its best choice is within the gap of it, too; the bound of the
+   * answer does not rest on it.
+   */
+  readonly lowerBound?: number;
   /**
    * `engine` (default): the engine's deterministic choice among those of least cost. `lexicographic`: the smallest choice
    * vector, up to 2,000 variables. It takes up to one more solve per variable that is not at its first value, hence it

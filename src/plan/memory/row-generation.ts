@@ -16,17 +16,17 @@ import type { Graph } from '../../graph/types.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
 import { PreparedProblem } from '../../solver/search/prepared.ts';
 import { compactProblem, restrictRows, type CompactProblem } from '../../solver/problem/restrict.ts';
-import { NoChoiceInTime, solve } from '../../solver/solve.ts';
 import type { LinearRow, Problem, ProvenSolution } from '../../solver/types.ts';
 import type { Prepared } from '../prepare.ts';
 import { Deadline } from '../request/deadline.ts';
 import { gapUnderMemory, isGapGiven } from '../request/request.ts';
-import { ASKED_EXTENSIONS, gapOnTheWay, WORK_GROWTH, workOn } from '../request/work-limits.ts';
+import { ASKED_EXTENSIONS, gapOnTheWay, WORK_GROWTH } from '../request/work-limits.ts';
 import { PeakEvaluator, type EvaluatedChoice, type FittingPlan } from './evaluate-choice.ts';
 import { HeuristicTightening } from './heuristic-tightening.ts';
 import { PeakProblems } from './peak-problems.ts';
 import type { RematProblem } from './remat-problem.ts';
 import { fixedStrategies } from './restrict-remat.ts';
+import { RowsSolver } from './solve-rows.ts';
 import type { FirstStage, MemoryPlanResult, MemoryPlanOptions } from './types.ts';
 
 /** Shares of the budget that the states may take in the first of two stages, tried in this order. */
@@ -88,6 +88,8 @@ interface Effort {
   readonly workShare: number;
   /** Problems end before their expensive steps where their gap is one with which the request could live. */
   readonly endsEarly: boolean;
+  /** Problems that stay above the gap of the request are searched further. */
+  readonly improves: boolean;
   /** Rounds of solving and following. */
   rounds: number;
   /** Problems left open because their work was done. */
@@ -100,6 +102,7 @@ export class PeakMemoryPlanner {
   private readonly evaluator: PeakEvaluator;
   private readonly deadline: Deadline;
   private readonly gap: number;
+  private readonly solver: RowsSolver;
   /** The last answer of the search to the very problem that the bound is about: nothing recomputed, nothing tightened. */
   private whole: { readonly rows: number; readonly effort: Effort; readonly solution: ProvenSolution } | undefined;
 
@@ -116,6 +119,7 @@ export class PeakMemoryPlanner {
     this.evaluator = new PeakEvaluator(prepared, reprepare, this.problems.live);
     this.deadline = options.deadline ?? new Deadline(prepared.request.timeLimitSeconds);
     this.gap = gapUnderMemory(prepared.request);
+    this.solver = new RowsSolver(prepared.request, this.deadline, options.onProgress);
   }
 
   async run(firstStage: FirstStage): Promise<MemoryPlanResult> {
@@ -125,7 +129,7 @@ export class PeakMemoryPlanner {
     const first = this.evaluator.plain(free).point;
     const points = [first];
     // With recomputation the answer within the gap that comes first may keep more than one that is looked for further.
-    let effort: Effort = { workShare: 1, endsEarly: !options.recompute, rounds: 0, open: 0 };
+    let effort: Effort = { workShare: 1, endsEarly: !options.recompute, improves: false, rounds: 0, open: 0 };
     // What plain two stages find is an answer of the rematerialization problem too. Tight ones are a search of their own: the joint search asks for
     // them where the plain ones find nothing or its own answer is not proven good enough, so that on programs of up to
     // `TIGHT_NODES` nodes it is never worse than sharding first.
@@ -138,8 +142,9 @@ export class PeakMemoryPlanner {
     const best = (): FittingPlan | undefined => quicker(found, stage)?.plan;
     const isOpen = (): boolean => effort.open > 0 && !this.isGood(best(), proven) && !this.deadline.isOver;
     const again = async (workShare: number): Promise<void> => {
-      effort = { workShare, endsEarly: false, rounds: effort.rounds, open: 0 };
-      const sharper = await this.bound(points, best()?.seconds, effort);
+      effort = { workShare, endsEarly: false, improves: joins, rounds: effort.rounds, open: 0 };
+      const known = [found, stage].flatMap((fitted) => fitted?.choice ?? []);
+      const sharper = await this.bound(points, best()?.seconds, effort, known);
       if (sharper.boundSeconds > proven.boundSeconds) proven = sharper;
       if (joins && !this.isGood(best(), proven))
         found = quicker(found, await this.search(points, first, (found ?? stage)?.choice, effort));
@@ -312,7 +317,12 @@ export class PeakMemoryPlanner {
   }
 
   /** The bound from rows at the full budget, with the least that recomputed nodes cost in any placement. */
-  private async bound(points: readonly number[], seconds: number | undefined, effort: Effort): Promise<Proven> {
+  private async bound(
+    points: readonly number[],
+    seconds: number | undefined,
+    effort: Effort,
+    starts: readonly Int32Array[] = [],
+  ): Promise<Proven> {
     const { graph, unitsPerSecond } = this.prepared.model;
     const open: Proven = { boundSeconds: 0, certified: false };
     if (this.deadline.isOver) return open;
@@ -322,7 +332,7 @@ export class PeakMemoryPlanner {
       if ((await this.leastOf(problem, row, effort)) > row.bound) return none;
     const { whole } = this;
     const isSolved = whole !== undefined && whole.rows === points.length && whole.effort === effort;
-    const solution = isSolved ? whole.solution : await this.solve(problem, [], effort, true);
+    const solution = isSolved ? whole.solution : await this.solve(problem, starts, effort, true);
     if (solution === undefined) return open;
     if (solution.status === 'infeasible') return none;
     const { bound, certificate } = solution;
@@ -363,29 +373,11 @@ export class PeakMemoryPlanner {
     shared?: PreparedProblem,
     endsEarly = effort.endsEarly,
   ): Promise<ProvenSolution | undefined> {
-    const { request } = this.prepared;
-    const { onProgress } = this.options;
-    const gap = gapOnTheWay(request);
-    try {
-      const solution = await solve(problem, {
-        engine: 'exact',
-        certify,
-        gap,
-        ...(endsEarly ? { enough: this.gap } : {}),
-        workLimit: effort.workShare * workOn(problem),
-        seed: request.seed,
-        starts,
-        ...this.deadline.solveOptions,
-        ...(shared === undefined ? {} : { prepared: shared }),
-        ...(onProgress !== undefined ? { onProgress } : {}),
-      });
-      if (solution.gap > gap) effort.open++;
-      return solution;
-    } catch (error) {
-      if (!(error instanceof NoChoiceInTime)) throw error;
-      effort.open++;
-      return undefined;
-    }
+    const { workShare, improves } = effort;
+    const options = { starts, certify, workShare, endsEarly, improves, ...(shared === undefined ? {} : { shared }) };
+    const solution = await this.solver.solve(problem, options);
+    if (solution === undefined || solution.gap > gapOnTheWay(this.prepared.request)) effort.open++;
+    return solution;
   }
 }
 

@@ -9,6 +9,7 @@ import { evaluate } from '../../solver/check/verify.ts';
 import type { Problem, Progress, ProveOptions, ProvenSolution, Solution } from '../../solver/types.ts';
 import { bytesText } from '../../units.ts';
 import { leastMemory, memoryOf } from '../memory/least-memory.ts';
+import { neighbourhoodStart } from '../memory/neighbourhood-start.ts';
 import { PeakMemoryPlanner } from '../memory/row-generation.ts';
 import { prepare, type Prepared } from '../prepare.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
@@ -22,7 +23,7 @@ import {
   recomputesUnderBudget,
   type PlanRequest,
 } from '../request/request.ts';
-import { gapOnTheWay, workOn, workOnProof } from '../request/work-limits.ts';
+import { gapOnTheWay, WORK_GROWTH, workOn, workOnProof } from '../request/work-limits.ts';
 import { feasible, planned, type Infeasible, type ShardResult } from './result.ts';
 import { solveOrRefuse, solveUnlessLate } from './solve.ts';
 
@@ -31,6 +32,8 @@ type FittingPlan = NonNullable<Awaited<ReturnType<PeakMemoryPlanner['run']>>['pl
 /** What a search begins with, and whom it tells. */
 interface SearchOptions {
   readonly starts?: readonly Int32Array[];
+  /** A compact choice whose peak is within the budget. */
+  readonly fits?: Int32Array | undefined;
   readonly onProgress?: (event: Progress) => void;
 }
 
@@ -62,6 +65,12 @@ export async function farOverBudget(
   return activationBytes < HEAVY_ACTIVATIONS * budgetBytes ? undefined : free;
 }
 
+interface FirstUnderBudget {
+  readonly solution: ProvenSolution;
+  /** A compact choice, perhaps a slower one, whose peak is within the budget; absent where none is known. */
+  readonly fits?: Int32Array | undefined;
+}
+
 /**
  * Least seconds with the states within the budget, where peak memory must be, too. Proof of the least is worth its time
  * only where that plan fits: else it is but a start and a bound.
@@ -71,19 +80,25 @@ export async function firstUnderBudget(
   problem: Problem,
   asked: ProveOptions,
   deadline: Deadline,
-): Promise<ProvenSolution> {
+): Promise<FirstUnderBudget> {
   const { request, budgetBytes, compact } = prepared;
-  if (request.solver !== 'auto' && request.solver !== 'exact') return solveOrRefuse(prepared, problem, asked, deadline);
+  if (request.solver !== 'auto' && request.solver !== 'exact')
+    return { solution: await solveOrRefuse(prepared, problem, asked, deadline) };
   const quick = await solveUnlessLate(problem, { ...asked, gap: gapOnTheWay(request), workLimit: workOn(problem) });
-  if (quick?.status === 'infeasible') return quick;
+  if (quick?.status === 'infeasible') return { solution: quick };
   if (quick !== undefined) {
-    if (quick.gap <= request.gap || peakBytesOf(prepared, compact.expand(quick.choice)) > budgetBytes) return quick;
+    if (quick.gap <= request.gap || peakBytesOf(prepared, compact.expand(quick.choice)) > budgetBytes)
+      return { solution: quick };
   }
-  const starts = [...(quick === undefined ? [] : [quick.choice]), ...(asked.starts ?? [])];
+  const known = [...(quick === undefined ? [] : [quick.choice]), ...(asked.starts ?? [])];
+  // Far above its bound the quick choice would leave the proof too many values. Two stages are what others do: they get no more.
+  const isFar = request.checkpoint !== 'two-stage' && (quick === undefined || quick.gap > gapUnderMemory(request));
+  const better = isFar ? await neighbourhoodStart(problem, { starts: known, bound: quick?.bound }, request, deadline, asked.onProgress) : undefined; // prettier-ignore
+  const starts = better === undefined ? known : [better, ...known];
   // Where nobody knew that the peak might bind, the proof takes what it takes for a request that limits the states alone.
-  const work = peakBinds(request) ? { workLimit: workOnProof(problem, request) } : {};
+  const work = peakBinds(request) ? { workLimit: (isFar ? WORK_GROWTH : 1) * workOnProof(problem, request) } : {};
   const proof = { ...asked, ...deadline.solveOptions, starts, ...work };
-  return solveOrRefuse(prepared, problem, proof, deadline);
+  return { solution: await solveOrRefuse(prepared, problem, proof, deadline), fits: quick?.choice };
 }
 
 /** The plan of least seconds does not fit: peak memory becomes a constraint, and recomputation a choice if asked. */
@@ -93,7 +108,7 @@ export async function withinBudget(
   problem: Problem,
   certificate: PlanCertificate,
   deadline: Deadline,
-  { starts, onProgress }: SearchOptions,
+  { starts, fits, onProgress }: SearchOptions,
 ): Promise<ShardResult> {
   const { request, budgetBytes, compact, table } = prepared;
   const started = performance.now();
@@ -118,7 +133,12 @@ export async function withinBudget(
   });
   const found = await planner.run(firstStage);
   const known = fittingStart(prepared, starts, found.plan?.seconds);
-  const plan = known ?? found.plan;
+  const quick = fittingStart(
+    prepared,
+    fits === undefined ? [] : [compact.expand(fits)],
+    (known ?? found.plan)?.seconds,
+  );
+  const plan = quick ?? known ?? found.plan;
   if (plan === undefined) {
     if (found.boundSeconds === Infinity) {
       const { neededBytes = 0, enoughBytes } = await leastBudget(prepared, deadline);
@@ -151,7 +171,7 @@ export async function withinBudget(
     `${found.rounds} problems solved for the peak memory${found.certified ? '; the bound was replayed' : ''}`,
     `a gap of ${(100 * gapUnderMemory(request)).toPrecision(2)} % is good enough${isGapGiven(request) ? '' : ' under a peak memory budget, the default'} (--gap)`,
   ];
-  if (known !== undefined) evidence.push('a recipe that fits is the best plan found');
+  if (known !== undefined && plan === known) evidence.push('a recipe that fits is the best plan found');
   if (deadline.isInterrupted) evidence.push('the search was interrupted');
   if (found.twoStage !== undefined)
     evidence.push(

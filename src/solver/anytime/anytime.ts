@@ -52,7 +52,8 @@ export async function solveAnytime(problem: Problem, options: SolveOptions): Pro
   signal?.addEventListener('abort', abort, { once: true });
   try {
     const reduced = presolve(problem);
-    const start = reduced === undefined ? undefined : firstChoice(reduced.model);
+    const known = (options.starts ?? []).flatMap((choice) => reduced?.contract(choice) ?? []);
+    const start = reduced === undefined ? undefined : firstChoice(reduced.model, known);
     if (reduced === undefined || start === undefined) return run.done(concludeByEngine(run, reduced));
     return run.done(await searchAndClose(run, reduced, start));
   } finally {
@@ -71,10 +72,11 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
   const limit = options.timeLimitSeconds ?? Infinity;
   const deadline =
     limit === Infinity ? Infinity : milliseconds() + 1000 * Math.max(0.05, limit - run.elapsed() - reserve);
-  const gap = options.gap ?? 0;
+  const { gap = 0, lowerBound = -Infinity } = options;
   const over = (found: Findings): boolean => {
-    if (run.stopped() || milliseconds() > deadline || found.cost - parts.best < 0.5) return true;
-    return gap > 0 && gapOf(found.cost, Math.max(found.bound?.best ?? -Infinity, parts.best)) <= gap;
+    const known = Math.max(lowerBound, parts.best);
+    if (run.stopped() || milliseconds() > deadline || found.cost - known < 0.5) return true;
+    return gap > 0 && gapOf(found.cost, Math.max(found.bound?.best ?? -Infinity, known)) <= gap;
   };
   const values = model.start[model.count];
   const closable = options.close !== false && values <= CLOSE_VALUES;
@@ -95,7 +97,7 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
     return (few && patience >= partsPatience) || milliseconds() > last || rounds >= budget;
   };
   const pauses = (found: Findings): boolean => {
-    const bound = found.bound?.best ?? -Infinity;
+    const bound = Math.max(lowerBound, found.bound?.best ?? -Infinity);
     run.progress('search', found.cost, bound);
     if (gapOf(found.cost, bound) <= gap && gap > 0) return true;
     if (found.cost - bound < 0.5) return true;

@@ -31,7 +31,9 @@ export function conclude(
   const objective = Number(checked.cost);
   let bound = closed?.bound ?? -Infinity;
   let certificate: Certificate | undefined = closed?.certificate;
-  if (bound < objective && found.bound !== undefined) {
+  if (bound < objective && found.bound !== undefined && run.options.certify === false)
+    bound = Math.max(bound, Math.min(objective, Math.floor(Math.max(found.bound.best, parts.best))));
+  else if (bound < objective && found.bound !== undefined) {
     run.progress('certify', objective, Math.max(found.bound.best, parts.best));
     const byParts = parts.best > found.bound.best ? parts.certificate() : undefined;
     const dual = byParts ?? dualCertificate(problem, reduced, found.bound);
@@ -48,7 +50,7 @@ export function conclude(
       ? {}
       : { evidence: [`highs on the reduced problem: ${finished.word} after ${finished.runs} programs, the last of ${finished.rows} rows and ${finished.columns} columns`] }; // prettier-ignore
   return {
-    status: bound === objective ? 'optimal' : 'feasible',
+    status: certificate !== undefined && bound === objective ? 'optimal' : 'feasible',
     choice,
     objective,
     bound,
@@ -64,7 +66,7 @@ export function conclude(
 
 /** No easy first choice: the exact engine decides whether there is any. */
 export function concludeByEngine(run: AnytimeRun, reduced: Presolved | undefined): Solution {
-  const { timeLimitSeconds, gap, signal } = run.options;
+  const { timeLimitSeconds, workLimit, gap, signal } = run.options;
   if (reduced === undefined && run.problem.domains.length > SMALL) {
     return {
       status: 'infeasible',
@@ -81,6 +83,7 @@ export function concludeByEngine(run: AnytimeRun, reduced: Presolved | undefined
   }
   const solution = solveNow(run.problem, {
     ...(timeLimitSeconds === undefined ? {} : { timeLimitSeconds: Math.max(0.05, timeLimitSeconds - run.elapsed()) }),
+    ...(workLimit === undefined ? {} : { workLimit }),
     ...(gap === undefined ? {} : { gap }),
     ...(signal === undefined ? {} : { signal }),
   });

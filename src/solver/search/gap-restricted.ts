@@ -35,6 +35,11 @@ const FIRST_PART = 1 / 16;
 const LEAST_PART = 1 / 1024;
 const WIDER = 4;
 const NARROWER = 1 / 4;
+/**
+ * Under rows a gap beyond this part of the cost is too wide for the exact elimination that comes next: the whole of it is an attempt
+ * too, with short fronts.
+ */
+const WIDE_GAP = 1 / 128;
 /** Labels kept of a cell: enough for the best sum of equal layers to be among them or near. */
 const FRONT = 32;
 /** Networks that keep more cells than this, and than this part of them, are not narrow, whatever reduction would make of them. */
@@ -49,10 +54,14 @@ const MOST_PART = 1 / 8;
 export function searchWithinGap(net: Network, messages: Trws, bound: number, host: GapHost): void {
   const gap = host.target() - bound;
   if (!(gap > 0) || gap === Infinity) return;
+  const isWide = net.rows.length > 0 && gap > WIDE_GAP * Math.abs(host.target());
   let factor = WIDER;
-  for (let slack = gap * FIRST_PART; bound + slack < host.target() - 1; slack *= factor) {
+  let isLast = false;
+  for (let slack = gap * FIRST_PART; !isLast; slack *= factor) {
     if (host.stopped()) return;
-    const isNarrow = searchBelowCutoff(net, messages, bound + slack, host);
+    isLast = bound + slack >= host.target() - 1;
+    if (isLast && !isWide) return;
+    const isNarrow = searchBelowCutoff(net, messages, isLast ? host.target() - 1 : bound + slack, host);
     if (isNarrow && factor === WIDER) continue;
     if (isNarrow || slack * NARROWER < gap * LEAST_PART) return;
     if (slack > gap * FIRST_PART) {

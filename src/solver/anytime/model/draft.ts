@@ -25,6 +25,8 @@ export interface DraftVariable {
   readonly edges: Map<number, DraftEdge>;
   /** Original variables that are functions of this one: `map[value]` is the original value. */
   members: { readonly variable: number; map: Int32Array }[];
+  /** What every value at the beginning is now: itself, or the value that replaces it; -1 for values of no choice at all. */
+  place: Int32Array;
 }
 
 export interface Draft {
@@ -41,8 +43,11 @@ export interface Draft {
   sources: Float64Array;
 }
 
-/** Keeps the listed values (ascending) of variable i. */
-export function restrict(draft: Draft, i: number, keep: Int32Array): void {
+/**
+ * Keeps the listed values (ascending) of variable i. With `by` every other value has one among them that replaces it; without,
+ * the others are in no choice.
+ */
+export function restrict(draft: Draft, i: number, keep: Int32Array, by?: Int32Array): void {
   const v = draft.variables[i];
   if (v === undefined) throw new Error('internal: a settled variable has no values to keep');
   const pick = (from: Float64Array): Float64Array => {
@@ -60,6 +65,9 @@ export function restrict(draft: Draft, i: number, keep: Int32Array): void {
     const { map } = member;
     member.map = keep.map((a) => map[a]);
   }
+  const place = new Int32Array(v.size).fill(-1);
+  for (let k = 0; k < keep.length; k++) place[keep[k]] = k;
+  v.place = v.place.map((a) => (a < 0 ? -1 : place[by === undefined ? a : by[a]]));
   v.size = keep.length;
 }
 

@@ -19,6 +19,11 @@ export interface Presolved {
   readonly values: readonly Int32Array[];
   /** Value of every original variable under a choice of the model. */
   readonly expand: (choice: ArrayLike<number>) => Int32Array;
+  /**
+   * The choice of the model for one of the problem: values that the reduction deleted are replaced by what it kept in their place, so
+   * that a choice that keeps the rows still does and costs no more. Undefined where some value is in no choice.
+   */
+  readonly contract: (choice: ArrayLike<number>) => Int32Array | undefined;
 }
 
 /** Reduces a problem; undefined when some variable has no value left or some row cannot be kept. */
@@ -64,10 +69,12 @@ function finish(draft: Draft, groups: Groups): Presolved {
   });
   const roots: number[] = [];
   const values: Int32Array[] = [];
+  const places: Int32Array[] = [];
   draft.variables.forEach((v, i) => {
     if (v === undefined) return;
     roots.push(i);
     values.push(maps[i]);
+    places.push(v.place);
   });
   return {
     model,
@@ -75,6 +82,14 @@ function finish(draft: Draft, groups: Groups): Presolved {
     roots: Int32Array.from(roots),
     values,
     expand: (choice) => settled.map((value, i) => (owner[i] < 0 ? value : maps[i][choice[owner[i]]])),
+    contract: (choice) => {
+      if (choice.length !== settled.length) return undefined;
+      const kept = Int32Array.from(roots, (i, k) => {
+        const at = groups.maps[i].indexOf(choice[i]);
+        return at < 0 ? -1 : places[k][at];
+      });
+      return kept.includes(-1) ? undefined : kept;
+    },
   };
 }
 
@@ -92,7 +107,8 @@ function draftOf(problem: Problem, groups: Groups): Draft {
       for (let a = 0; a < size; a++) unary[a] += costs[map[a]];
     }
     const members = groups.members[r].map((variable) => ({ variable, map: groups.maps[variable] }));
-    variables[r] = { size, unary, segments: [], edges: new Map(), members };
+    const place = Int32Array.from({ length: size }, (_, a) => a);
+    variables[r] = { size, unary, segments: [], edges: new Map(), members, place };
   }
   addEdges(problem, groups, variables);
   const { pieces, capacity, sources, timeRows } = piecesOf(problem, groups);

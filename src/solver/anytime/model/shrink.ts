@@ -94,7 +94,7 @@ export function dominate(draft: Draft, touched: Uint8Array): boolean {
     work += found.work;
     if (found.dead.includes(1)) {
       const keep = Int32Array.from(found.dead.keys()).filter((a) => found.dead[a] === 0);
-      restrict(draft, i, keep);
+      restrict(draft, i, keep, found.by);
       any = true;
       next[i] = 1;
       for (const other of v.edges.keys()) next[other] = 1;
@@ -119,9 +119,18 @@ function sideOf(draft: Draft, edge: DraftEdge, i: number): Side {
   return a === i ? { cells, own: columns, theirs: 1, width: columns } : { cells, own: 1, theirs: columns, width: rows };
 }
 
-function dominated(draft: Draft, v: DraftVariable, i: number): { dead: Uint8Array; work: number } {
+/** Values that another one replaces (marks), and the one that does. */
+interface Dominated {
+  readonly dead: Uint8Array;
+  /** By value: the value that stays in its place; itself where it stays. */
+  readonly by: Int32Array;
+  readonly work: number;
+}
+
+function dominated(draft: Draft, v: DraftVariable, i: number): Dominated {
   const sides = Array.from(v.edges.values(), (edge) => sideOf(draft, edge, i));
   const dead = new Uint8Array(v.size);
+  const by = Int32Array.from({ length: v.size }, (_, a) => a);
   let work = 0;
   // A few sample choices of the neighbours reject most pairs: w cannot dominate d if it costs more in any of them.
   const samples = sampleCosts(v, sides);
@@ -137,11 +146,16 @@ function dominated(draft: Draft, v: DraftVariable, i: number): { dead: Uint8Arra
         work += side.width;
         if (sum === Infinity) break;
       }
-      if (sum < 0 || (sum === 0 && (w < d || v.segments.some((s) => s.amounts[w] < s.amounts[d])))) dead[d] = 1;
+      if (sum < 0 || (sum === 0 && (w < d || v.segments.some((s) => s.amounts[w] < s.amounts[d])))) {
+        dead[d] = 1;
+        by[d] = w;
+      }
     }
     if (work > WORK / 4) break;
   }
-  return { dead, work };
+  // What replaces a value may have been replaced after it.
+  for (let d = 0; d < v.size; d++) while (dead[by[d]] === 1) by[d] = by[by[d]];
+  return { dead, by, work };
 }
 
 /** Most that moving from d to w can cost on one edge. */

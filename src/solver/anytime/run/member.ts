@@ -4,6 +4,7 @@
  * clock nor on how many threads carry the members.
  */
 import { PriceAscent } from '../bound/row-prices.ts';
+import { forestKnapsack } from '../bound/forest-knapsack.ts';
 import { LargeBlockDescent } from '../lns/large-block.ts';
 import { costOf, Dual, usageOf } from '../bound/trws.ts';
 import type { Model } from '../model/model.ts';
@@ -72,6 +73,10 @@ const REPAIRS = 200;
 /** Rounds of the bound from one repair to the next while the prices are unconverged, and after. */
 const REPAIR_UNCONVERGED = 4;
 const REPAIR = 2;
+/** Models of more rows than this are not rounded by a knapsack of one row: the others would say more than it. */
+const KNAPSACK_ROWS = 4;
+/** Steps before the knapsack of a first choice: its prices need not be good. */
+const FIRST_STEPS = 100;
 
 export class Member {
   readonly #model: Model;
@@ -146,7 +151,8 @@ export class Member {
       if (this.#stopped() || ascent.best >= objective) break;
     }
     this.#stall = ascent.best - before > GAIN * Math.abs(ascent.best) ? 0 : this.#stall + 1;
-    if (this.#gainsLess(CONVERGED_SWEEPS, CONVERGED_GAIN)) this.#unconverged = false;
+    const converges = this.#unconverged && this.#gainsLess(CONVERGED_SWEEPS, CONVERGED_GAIN);
+    if (converges) this.#unconverged = false;
     const decoded = dual.decode();
     this.#decoded.unshift(decoded.slice());
     this.#decoded.length = Math.min(this.#decoded.length, MOST_DECODED);
@@ -157,6 +163,12 @@ export class Member {
     if (due && costOf(model, decoded) < Infinity && repair(model, decoded, REPAIRS, this.#stopped)) {
       choice = decoded;
       cost = costOf(model, decoded);
+    }
+    // Once at the first prices, once at those that the search goes by.
+    const packed = this.#rounds === 1 || converges ? packedChoice(dual, this.#stopped) : undefined;
+    if (packed !== undefined && costOf(model, packed) < cost) {
+      choice = packed;
+      cost = costOf(model, packed);
     }
     return {
       kind: 'bound',
@@ -187,13 +199,37 @@ export class Member {
   }
 }
 
-/** A feasible choice to begin with: least usage, or its repair; undefined if neither is allowed. */
-export function firstChoice(model: Model): Int32Array | undefined {
-  const choice = leastUsage(model);
-  const keeps = (): boolean => usageOf(model, choice).every((u, t) => u <= model.capacity[t]);
-  if (costOf(model, choice) === Infinity) return undefined;
-  if (keeps()) return choice;
-  return repair(model, choice, REPAIRS) && costOf(model, choice) < Infinity ? choice : undefined;
+/**
+ * A feasible choice to begin with: the cheapest known one; else that of least usage, or its repair; else, under few rows, a knapsack at
+ * the prices of a short ascent. Undefined where there is none of these.
+ */
+export function firstChoice(model: Model, known: readonly Int32Array[] = []): Int32Array | undefined {
+  let best: Int32Array | undefined;
+  for (const choice of known)
+    if (keepsRows(model, choice) && costOf(model, choice) < (best === undefined ? Infinity : costOf(model, best)))
+      best = choice;
+  if (best !== undefined) return best;
+  const least = leastUsage(model);
+  if (costOf(model, least) < Infinity) {
+    if (keepsRows(model, least)) return least;
+    if (repair(model, least, REPAIRS) && costOf(model, least) < Infinity) return least;
+  }
+  if (model.rows > KNAPSACK_ROWS) return undefined;
+  const ascent = new PriceAscent(new Dual(model));
+  for (let k = 0; k < FIRST_STEPS; k++) ascent.step();
+  return packedChoice(ascent.dual);
+}
+
+function keepsRows(model: Model, choice: Int32Array): boolean {
+  return usageOf(model, choice).every((u, t) => u <= model.capacity[t]);
+}
+
+/** The bound rounded by a knapsack, repaired where it exceeds other rows; undefined where it is not allowed. */
+function packedChoice(dual: Dual, stopped?: () => boolean): Int32Array | undefined {
+  const { model } = dual;
+  const choice = model.rows > KNAPSACK_ROWS ? undefined : forestKnapsack(dual);
+  if (choice === undefined || (!keepsRows(model, choice) && !repair(model, choice, REPAIRS, stopped))) return undefined;
+  return costOf(model, choice) < Infinity ? choice : undefined;
 }
 
 /** The same model in shared memory, so that threads need no copies. */

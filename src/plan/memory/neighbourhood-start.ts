@@ -1,0 +1,60 @@
+/**
+ * A better choice to prove from, by large-neighbourhood search within counted rounds.
+ * In: a problem with memory rows, choices known, a lower bound. Out: a choice.
+ *
+ * One large tensor in a row leaves a gap between bound and best choice that no price closes: the bound mixes a choice with the
+ * tensor whole and one with it split. Exact elimination closes it once the best choice is so close to the bound that
+ * reduced-cost fixing leaves few values.
+ */
+import { NoChoiceInTime, solve } from '../../solver/solve.ts';
+import type { Problem, SolveOptions } from '../../solver/types.ts';
+import type { Deadline } from '../request/deadline.ts';
+import type { PlanRequest } from '../request/request.ts';
+import { gapOnTheWay, workOn } from '../request/work-limits.ts';
+
+/** Rounds of the search: what its prices need to settle. The proof that follows finds the rest. */
+const ROUNDS = 5;
+/** Cells of the problem's tables at full size, which the search keeps: 8 bytes each, twice. */
+const MOST_CELLS = 2 ** 24;
+
+/** What is known of a problem. */
+interface Known {
+  readonly starts: readonly Int32Array[];
+  readonly bound?: number | undefined;
+}
+
+/**
+ * The best choice that a neighbourhood search finds; undefined where it finds none, where the deadline is over, and where the problem
+ * is too large for it. Works on one thread and counts its rounds: without a time limit the answer is the same everywhere.
+ */
+export async function neighbourhoodStart(
+  problem: Problem,
+  { starts, bound }: Known,
+  request: PlanRequest,
+  deadline: Deadline,
+  onProgress?: SolveOptions['onProgress'],
+): Promise<Int32Array | undefined> {
+  const { domains, edges } = problem;
+  const cells = edges.first.reduce((sum, v, e) => sum + domains[v] * domains[edges.second[e]], 0);
+  if (cells > MOST_CELLS || deadline.isOver) return undefined;
+  try {
+    const solution = await solve(problem, {
+      mode: 'anytime',
+      certify: false,
+      close: false,
+      threads: 1,
+      rounds: ROUNDS,
+      gap: gapOnTheWay(request),
+      ...(bound === undefined ? {} : { lowerBound: bound }),
+      workLimit: workOn(problem),
+      starts,
+      seed: request.seed,
+      ...deadline.solveOptions,
+      ...(onProgress === undefined ? {} : { onProgress }),
+    });
+    return solution.status === 'infeasible' ? undefined : solution.choice;
+  } catch (error) {
+    if (!(error instanceof NoChoiceInTime)) throw error;
+    return undefined;
+  }
+}
