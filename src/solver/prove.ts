@@ -60,6 +60,7 @@ function answer(
     gap: options.gap ?? 0,
     ...(options.enough === undefined ? {} : { enough: options.enough }),
     certifies: options.certify !== false,
+    searchesWide: options.searchesWide === true,
     isEndless: options.timeLimitSeconds === undefined && options.workLimit === undefined,
     expensiveStart: once(() => tiedChoice(prepared, workspace, host.stopped)),
   };

@@ -106,6 +106,11 @@ export interface SolveOptions {
    * prices. What is cheap goes on to `gap`. Default: `gap`, so that no step is left out.
    */
   readonly enough?: number;
+  /**
+   * Of `prove` under rows: whether a gap that is too wide for exact elimination is searched as a whole, with a few labels a cell. Takes
+   * much of a work limit, and is for problems whose best choice is known to be poor. Default false.
+   */
+  readonly searchesWide?: boolean;
   readonly seed?: number;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;

@@ -141,21 +141,22 @@ export class PeakMemoryPlanner {
     let proven = await this.bound(points, found?.plan.seconds, effort);
     const best = (): FittingPlan | undefined => quicker(found, stage)?.plan;
     const isOpen = (): boolean => effort.open > 0 && !this.isGood(best(), proven) && !this.deadline.isOver;
-    const again = async (workShare: number): Promise<void> => {
-      effort = { workShare, endsEarly: false, improves: joins, rounds: effort.rounds, open: 0 };
-      const known = [found, stage].flatMap((fitted) => fitted?.choice ?? []);
+    const again = async (workShare: number, improves: boolean): Promise<void> => {
+      effort = { workShare, endsEarly: false, improves, rounds: effort.rounds, open: 0 };
+      const known = improves ? [found, stage].flatMap((fitted) => fitted?.choice ?? []) : [];
       const sharper = await this.bound(points, best()?.seconds, effort, known);
       if (sharper.boundSeconds > proven.boundSeconds) proven = sharper;
       if (joins && !this.isGood(best(), proven))
         found = quicker(found, await this.search(points, first, (found ?? stage)?.choice, effort));
     };
     // The gaps of bound and plan add up.
-    if (isOpen()) await again(1);
+    if (isOpen()) await again(1, false);
     const small = prepared.model.graph.nodes.length <= TIGHT_NODES;
     if (joins && options.recompute && small && (stage === undefined || !this.isGood(best(), proven)))
       stage = quicker(stage, await this.twoStage(firstStage, first, STATE_SHARES.slice(1), effort, best()?.seconds));
+    if (joins && isOpen()) await again(1, true);
     const most = joins && isGapGiven(prepared.request) ? ASKED_EXTENSIONS : 0;
-    for (let k = 1; k <= most && isOpen(); k++) await again(WORK_GROWTH ** k);
+    for (let k = 1; k <= most && isOpen(); k++) await again(WORK_GROWTH ** k, true);
     const plan = best();
     return {
       plan,

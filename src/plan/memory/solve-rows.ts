@@ -47,13 +47,14 @@ export class RowsSolver {
     const starts = found === undefined ? options.starts : [...options.starts, found.choice];
     const better = await neighbourhoodStart(problem, { starts, bound: found?.bound }, this.#request, this.#deadline, this.#onProgress); // prettier-ignore
     if (better === undefined || this.#deadline.isOver) return found;
-    const again = await this.#prove(problem, { ...options, starts: [better, ...starts], workShare: MORE_WORK * options.workShare }); // prettier-ignore
+    const again = await this.#prove(problem, { ...options, starts: [better, ...starts], workShare: MORE_WORK * options.workShare }, true); // prettier-ignore
     return again === undefined || (found !== undefined && again.gap > found.gap) ? found : again;
   }
 
   async #prove(
     problem: Problem,
     { starts, certify, workShare, endsEarly, shared }: RowsOptions,
+    searchesWide = false,
   ): Promise<ProvenSolution | undefined> {
     try {
       return await solve(problem, {
@@ -63,6 +64,7 @@ export class RowsSolver {
         ...(endsEarly ? { enough: gapUnderMemory(this.#request) } : {}),
         workLimit: workShare * workOn(problem),
         starts,
+        searchesWide,
         seed: this.#request.seed,
         ...this.#deadline.solveOptions,
         ...(this.#onProgress === undefined ? {} : { onProgress: this.#onProgress }),

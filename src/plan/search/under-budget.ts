@@ -97,7 +97,7 @@ export async function firstUnderBudget(
   const starts = better === undefined ? known : [better, ...known];
   // Where nobody knew that the peak might bind, the proof takes what it takes for a request that limits the states alone.
   const work = peakBinds(request) ? { workLimit: (isFar ? WORK_GROWTH : 1) * workOnProof(problem, request) } : {};
-  const proof = { ...asked, ...deadline.solveOptions, starts, ...work };
+  const proof = { ...asked, ...deadline.solveOptions, starts, searchesWide: isFar, ...work };
   return { solution: await solveOrRefuse(prepared, problem, proof, deadline), fits: quick?.choice };
 }
 

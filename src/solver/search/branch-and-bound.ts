@@ -292,6 +292,7 @@ export class Search {
         most: PARETO.labels,
         work: () => Math.min(PARETO.work, this.#host.workLeft?.() ?? Infinity),
         spent: (work) => this.#workspace.meter.spend({ labels: work }),
+        searchesWide: this.#host.searchesWide === true,
       },
     };
     const search = (): boolean => {

@@ -27,6 +27,8 @@ export interface GapHost {
     /** Most label combinations of one attempt. */
     readonly work: () => number;
     readonly spent: (work: number) => void;
+    /** Whether the whole of a wide gap is an attempt. */
+    readonly searchesWide: boolean;
   };
 }
 
@@ -35,10 +37,7 @@ const FIRST_PART = 1 / 16;
 const LEAST_PART = 1 / 1024;
 const WIDER = 4;
 const NARROWER = 1 / 4;
-/**
- * Under rows a gap beyond this part of the cost is too wide for the exact elimination that comes next: the whole of it is an attempt
- * too, with short fronts.
- */
+/** Under rows a gap beyond this part of the cost is too wide for the exact elimination that comes next. */
 const WIDE_GAP = 1 / 128;
 /** Labels kept of a cell: enough for the best sum of equal layers to be among them or near. */
 const FRONT = 32;
@@ -54,7 +53,7 @@ const MOST_PART = 1 / 8;
 export function searchWithinGap(net: Network, messages: Trws, bound: number, host: GapHost): void {
   const gap = host.target() - bound;
   if (!(gap > 0) || gap === Infinity) return;
-  const isWide = net.rows.length > 0 && gap > WIDE_GAP * Math.abs(host.target());
+  const isWide = host.labels?.searchesWide === true && net.rows.length > 0 && gap > WIDE_GAP * Math.abs(host.target());
   let factor = WIDER;
   let isLast = false;
   for (let slack = gap * FIRST_PART; !isLast; slack *= factor) {

@@ -13,6 +13,8 @@ export interface SearchHost {
   readonly progress: (phase: string, objective: number, bound: number) => void;
   /** Relative gap that is good enough. */
   readonly gap: number;
+  /** Whether heuristics may search the whole of a wide gap. */
+  readonly searchesWide?: boolean;
   /** Relative gap at which nothing expensive is begun; absent: none, see `SolveOptions.enough`. */
   readonly enough?: number;
   /** Whether the bound will be replayed, so that what messages say must be in the log. */
