@@ -115,15 +115,16 @@ test.each(JOINT)('%s %o: AOTAutograd partitions the plan’s program of a Llama,
   expect(outcome.asPlanned).toBe(true);
 }, 600_000); // prettier-ignore
 
-test('compile=True: Inductor takes buckets', async () => {
+test('compile=True and compile_joint: Inductor takes buckets', async () => {
   const [, { files }] = await runningPlans('mlp', 'dp=2,tp=2', ['FSDP (dp) + Megatron (tp)'], { cluster: LATE });
   const at = mkdtempSync(join(folder, 'compiled-'));
   for (const file of files) writeFileSync(join(at, file.name), file.text);
   writeFileSync(join(at, 'capture.json'), captureRecord('mlp') ?? '');
   const program = files.find(({ name }) => name === 'program.py')?.text ?? '';
   for (const kind of ['all_gather', 'reduce_scatter']) expect(program).toContain(`) = ${kind}_coalesced(here, [`);
-  const [outcome] = run(4, [`mlp:compiled=${at}`], 0);
-  for (const error of [outcome.loss, outcome.gradient]) expect(error).toBeLessThan(1e-9);
+  const outcomes = run(4, [`mlp:compiled=${at}`, `mlp:joint-inductor=${at}`], 0);
+  for (const { loss, gradient } of outcomes) for (const error of [loss, gradient]) expect(error).toBeLessThan(1e-9);
+  expect(outcomes[1].asPlanned).toBe(true);
 }, 300_000);
 
 test('PyTorch captures the committed graphs again', () => {
