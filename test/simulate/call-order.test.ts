@@ -18,7 +18,8 @@ import { planSchedule, type SimulatedPlan } from '../../src/simulate/timeline/fr
 import { serialPeakBytes } from '../../src/simulate/timeline/headroom.ts';
 import { play } from '../../src/simulate/timeline/play.ts';
 import { prefetch } from '../../src/simulate/timeline/prefetch.ts';
-import { checkSchedule, COMPUTE, type Schedule } from '../../src/simulate/timeline/schedule.ts';
+import { COMPUTE } from '../../src/plan/overlap/streams.ts';
+import { checkSchedule, type Schedule } from '../../src/simulate/timeline/schedule.ts';
 import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { urgentFirst } from '../../src/simulate/timeline/urgent-first.ts';
 import { small } from '../export/programs.ts';

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { StreamCosts } from '../../src/plan/overlap/stream-costs.ts';
+import { longestPath } from '../../src/plan/overlap/longest-path.ts';
+import { StepWork } from '../../src/plan/overlap/step-work.ts';
 import { Deadline } from '../../src/plan/request/deadline.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
 import { decode, stateMemory } from '../../src/plan/record/decode.ts';
@@ -7,12 +8,11 @@ import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { CandidatePool } from '../../src/simulate/overlap/candidates.ts';
 import { overlappedStep } from '../../src/simulate/overlap/known-plan.ts';
-import { LeastSeconds } from '../../src/simulate/overlap/least-seconds.ts';
 import { simulate, type SimulateOptions } from '../../src/simulate/timeline/simulate.ts';
 import { priceRecipes } from '../../src/zoo/compare/compare.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 
-const COSTS = { launchSeconds: 1e-6, bucketBytes: 25 * 2 ** 20, bins: 16 };
+const COSTS = { launchSeconds: 1e-6, bucketBytes: 25 * 2 ** 20 };
 /** Orders, buckets, distances of gathers, and limits on memory. */
 const WAYS: readonly SimulateOptions[] = [
   {},
@@ -35,11 +35,12 @@ describe('the least seconds of a step', () => {
     ['hop-scan-joint', 'x=2', 'nccl', 6],
   ] as const)('of %s on %s under %s: no random plan is played faster in any order', (name, mesh, cost, plans) => {
     const prepared = prepare(load(`torch/${name}/joint.expanded`), request(mesh, { cost }), TABLE);
-    const least = new LeastSeconds(new StreamCosts(prepared.model, COSTS));
+    const works = (['share', 'added'] as const).map((bucketPrice) => new StepWork(prepared.model, { ...COSTS, bucketPrice })); // prettier-ignore
     for (let seed = 0; seed < plans; seed++) {
       const choice = randomChoice(prepared.model, seed);
-      const bound = least.of(choice);
-      expect(bound).toBeGreaterThan(0);
+      const bounds = works.map((work) => longestPath(work, choice).seconds);
+      const bound = Math.max(...bounds);
+      expect(Math.min(...bounds)).toBeGreaterThan(0);
       for (const options of WAYS) expect(bound).toBeLessThanOrEqual(played(prepared, choice, options));
     }
   });
@@ -71,9 +72,9 @@ describe('the least seconds of a step', () => {
         expect(step.boundSeconds).toBeLessThanOrEqual(simulatedSeconds * (1 + 1e-9));
       expect(step.gap).toBeCloseTo(1 - (step.boundSeconds ?? NaN) / step.simulatedSeconds, 12);
       // What a recipe takes at least is below what it takes, and above nothing.
-      const least = new LeastSeconds(new StreamCosts(result.prepared.model, COSTS));
+      const work = new StepWork(result.prepared.model, COSTS);
       for (const { choice, simulatedSeconds } of all.candidates)
-        expect(least.of(choice)).toBeLessThanOrEqual(simulatedSeconds);
+        expect(longestPath(work, choice).seconds).toBeLessThanOrEqual(simulatedSeconds);
     },
   );
 });

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../src/graph/types.ts';
-import { everyStretch, Packing } from '../../src/plan/overlap/packing.ts';
+import { longestPath } from '../../src/plan/overlap/longest-path.ts';
+import type { Packing } from '../../src/plan/overlap/packing.ts';
+import { StepWork } from '../../src/plan/overlap/step-work.ts';
 import { StreamCosts } from '../../src/plan/overlap/stream-costs.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
 import { decode, stateMemory } from '../../src/plan/record/decode.ts';
@@ -34,7 +36,7 @@ function random(seed: number): () => number {
 
 /** Shares drawn at random that lie at most 1 thick over every place. */
 function randomPacking(costs: StreamCosts, next: () => number): Packing {
-  const stretches = everyStretch(costs.places, costs.streams);
+  const { stretches } = costs;
   const left = new Float64Array(costs.places).fill(1);
   const shares = stretches.map(() => 0);
   for (let k = 0; k < 6; k++) {
@@ -44,7 +46,7 @@ function randomPacking(costs: StreamCosts, next: () => number): Packing {
     shares[i] += share;
     for (let bin = from; bin <= to; bin++) left[bin] -= share;
   }
-  return new Packing(costs.places, stretches, shares);
+  return costs.packing(shares);
 }
 
 function played(prepared: Prepared, choice: Int32Array, options: SimulateOptions = {}): number {
@@ -65,11 +67,14 @@ describe('the bound on an overlapped step', () => {
   ])('CM-33 of %s on %s: whatever is given to which stream, no random plan is played faster', (name, mesh) => {
     const prepared = of(load(name), mesh);
     const next = random(7);
-    const costs = new StreamCosts(prepared.model, { ...COSTS, bins: 8 });
     for (let seed = 0; seed < 2; seed++) {
+      const work = new StepWork(prepared.model, { ...COSTS, bucketPrice: seed === 0 ? 'share' : 'added' });
       const choice = randomChoice(prepared.model, seed);
       const plain = played(prepared, choice, { memoryBytes: 'none', bucketBytes: 0 });
       const ways = Math.min(plain, played(prepared, choice, { memoryBytes: 'none' }));
+      const path = longestPath(work, choice);
+      expect(path.seconds).toBeLessThanOrEqual(ways);
+      const costs = new StreamCosts(work, 8, seed === 0 ? [] : [path]);
       for (let k = 0; k < 6; k++) {
         const packing = randomPacking(costs, next);
         const { constant, slopes } = costs.cut(choice, packing);
@@ -85,7 +90,7 @@ describe('the bound on an overlapped step', () => {
     }
   });
 
-  it('CM-33 two moves between the same two kernels may run beside each other, on two streams or in one bucket', () => {
+  it('CM-33 two moves between the same two kernels may run beside each other, on two streams', () => {
     const graph = trace(
       ({ x }) => {
         const y = x.relu();
@@ -96,17 +101,16 @@ describe('the bound on an overlapped step', () => {
     const next = random(3);
     for (const mesh of ['x=2,y=8', 'x=2,y=4']) {
       const prepared = of(graph, mesh, { sharing: false });
-      const costs = new StreamCosts(prepared.model, { ...COSTS, bins: 8 });
-      const stretches = everyStretch(costs.places, costs.streams);
-      const none = new Packing(costs.places, stretches, stretches.map(() => 0)); // prettier-ignore
+      const costs = new StreamCosts(new StepWork(prepared.model, COSTS), 8);
+      const { none, stretches } = costs;
       for (let seed = 0; seed < 30; seed++) {
         const choice = randomChoice(prepared.model, seed);
         const ways = [0, 25 * 2 ** 20].map((bucketBytes) =>
           played(prepared, choice, { memoryBytes: 'none', bucketBytes }),
         );
-        const { shares } = bestMixture([costs.cut(choice, none)], stretches, costs.places);
-        for (const packing of [none, new Packing(costs.places, stretches, shares), randomPacking(costs, next)]) {
-          const { constant, slopes } = costs.cut(choice, packing);
+        const { shares } = bestMixture([costs.cut(choice)], stretches, costs.places);
+        for (const packing of [none, costs.packing(shares), randomPacking(costs, next)]) {
+          const { constant, slopes } = costs.cut(choice);
           const bound = slopes.reduce((sum, slope, i) => sum + slope * packing.shares[i], constant);
           expect(bound).toBeLessThanOrEqual(Math.min(...ways) * (1 + 1e-9));
         }

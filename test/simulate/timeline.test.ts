@@ -14,13 +14,9 @@ import { bucket } from '../../src/simulate/timeline/bucket.ts';
 import { planSchedule, type PlanSchedule, type SimulatedPlan } from '../../src/simulate/timeline/from-plan.ts';
 import { play, type Timeline } from '../../src/simulate/timeline/play.ts';
 import { prefetch } from '../../src/simulate/timeline/prefetch.ts';
-import {
-  checkSchedule,
-  taskSeconds,
-  type Buffer,
-  type Schedule,
-  COMPUTE,
-} from '../../src/simulate/timeline/schedule.ts';
+import { COMPUTE } from '../../src/plan/overlap/streams.ts';
+import { sumsOf } from '../../src/simulate/timeline/needs.ts';
+import { checkSchedule, taskSeconds, type Buffer, type Schedule } from '../../src/simulate/timeline/schedule.ts';
 import { serial } from '../support/serial-schedule.ts';
 import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { timelineTrace, type TraceEvent } from '../../src/simulate/timeline/trace.ts';
@@ -99,7 +95,7 @@ describe('two streams', () => {
         const bytes = (s: Schedule): number => s.tasks.reduce((n, t) => n + (t.collective?.bytes ?? 0), 0);
         const ahead = prefetch(schedule, { distance });
         expect(ahead.tasks.map((t) => t.id).sort((a, b) => a - b)).toEqual(schedule.tasks.map((t) => t.id));
-        const packed = bucket(schedule, { bucketBytes, seconds });
+        const packed = bucket(schedule, { bucketBytes, seconds, sums: sumsOf(schedule) });
         const both = prefetch(packed, { distance });
         for (const s of [ahead, packed, both]) {
           checkSchedule(s);

@@ -6,7 +6,8 @@ import { isRef } from '../../graph/value.ts';
 import { collectiveKind } from '../../plan/lower/program/collectives.ts';
 import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 import type { TaskCalls } from '../../simulate/call-order/order-calls.ts';
-import { COMPUTE, type Buffer, type Schedule, type Task } from '../../simulate/timeline/schedule.ts';
+import { COMPUTE } from '../../plan/overlap/streams.ts';
+import type { Buffer, Schedule, Task } from '../../simulate/timeline/schedule.ts';
 import { largestBytes } from './collective-list.ts';
 
 const PAD = 'aten.constant_pad_nd.default';

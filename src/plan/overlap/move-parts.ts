@@ -1,25 +1,31 @@
 /**
- * What a redistribution keeps busy. In: a planning model. Out: the seconds of every entry of its tables in parts: collectives
- * by kind of link, alone and in a bucket, and local copies. The parts are those of the steps that run.
+ * What a redistribution keeps busy. In: a planning model. Out: the seconds of every entry of its tables by stream: collectives
+ * by kind of link, alone and in a bucket, and local copies. They are those of the steps that run.
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
-import { clusterTopology } from '../../cost/hardware/topology.ts';
 import { communicates, type PriceSlot } from '../../cost/redistribution/slots.ts';
 import type { StepSplit } from '../../cost/redistribution/redistribute.ts';
 import { internalError } from '../../errors.ts';
 import type { CopyVariable, Model, Use } from '../model/model.ts';
-import { STREAMS } from './packing.ts';
+import { splitStep } from './rules.ts';
+import { COMPUTE, LINK_STREAMS, Streams } from './streams.ts';
 
-/** Seconds that a move keeps each stream busy, and the compute stream with local copies, row by row of its table. */
+/** Seconds that a move keeps each stream busy, row by row of its table; the compute stream with local copies. */
 export interface MoveParts {
-  /** Alone, by stream. */
   readonly alone: readonly Float64Array[];
-  /** In a bucket with others, by stream. */
-  readonly bucketed: readonly Float64Array[];
-  /** As its share of a full bucket, by stream. */
-  readonly likely: readonly Float64Array[];
-  readonly copies: Float64Array;
+  /**
+   * As a share of a full bucket. The seconds of a bucket for each of its bytes fall with its bytes, so it takes no less than the
+   * shares of all its members.
+   */
+  readonly share: readonly Float64Array[];
+  /** What it adds to the fullest bucket. Seconds are concave in bytes: with one member alone, the others add no less than that. */
+  readonly added: readonly Float64Array[];
 }
+
+const PRICES = ['alone', 'share', 'added'] as const;
+/** What a collective is priced by. */
+export type CollectivePrice = (typeof PRICES)[number];
+const LINKS = LINK_STREAMS - 1;
 
 /**
  * The parts of the moves of a model, each worked out once: whole tables, and single entries of them. An entry of a table that is
@@ -29,20 +35,17 @@ export class MoveTables {
   private readonly parts = new Map<string, MoveParts>();
   private readonly owners = new Map<number, Int32Array>();
   private readonly split: StepSplit;
+  /** Those of `simulate` by default. */
+  readonly streams: Streams;
 
   constructor(
     private readonly model: Model,
     /** Most bytes of a bucket of collectives, and seconds before every kernel. */
     options: { readonly bucketBytes: number; readonly launchSeconds: number },
   ) {
-    this.split = { count: 3 * STREAMS + 1, of: (slot, bytes, seconds) => this.ofStep(slot, bytes, seconds, options) };
-  }
-
-  /** Stream of a collective over these mesh dims: 0 inside a host, 1 between hosts. */
-  streamOf(meshDims: readonly number[]): number {
-    const { space, cluster } = this.model;
-    return clusterTopology(cluster, space.mesh, meshDims).hosts > 1 ? 1 : 0;
-  }
+    this.split = { count: 1 + PRICES.length * LINKS, of: (slot, bytes, seconds) => this.ofStep(slot, bytes, seconds, options) };
+    this.streams = new Streams('link', model.space.mesh, model.cluster);
+  } // prettier-ignore
 
   /** From the owned placement to the copy of each value of a copy variable; nothing where it has none. */
   ofCopy({ value, owned, copy }: CopyVariable, times: number, vector: number): MoveParts {
@@ -147,31 +150,29 @@ export class MoveTables {
     const type = model.charges.typeOf(model.flow.values[value]);
     const once = model.redistributor.partsMatrix(type, from, to, this.split);
     const parts = times === 1 ? once : once.map((seconds) => seconds.map((s) => times * s));
-    const of = (first: number): readonly Float64Array[] => parts.slice(first * STREAMS, (first + 1) * STREAMS);
-    return { alone: of(0), bucketed: of(1), likely: of(2), copies: parts[3 * STREAMS] };
+    const [copies, ...others] = parts;
+    const [alone, share, added] = PRICES.map((_, p) => [copies, ...others.slice(p * LINKS, (p + 1) * LINKS)]);
+    return { alone, share, added };
   }
 
-  /** Parts of one step of a redistribution: by stream alone, in a bucket and as a share of one; and the local copy in it. */
+  /** Parts of one step of a redistribution: the local copy in it, and by price and stream its collective. */
   private ofStep(slot: PriceSlot, bytes: number, seconds: number, { bucketBytes, launchSeconds }: { readonly bucketBytes: number; readonly launchSeconds: number }): number[] {
+    const { meshDims } = slot;
     const kind = COLLECTIVE_KINDS.find((k) => k === slot.kind);
     const parts = new Array<number>(this.split.count).fill(0);
-    const copied = (copying: number): number => (copying > 1e-9 * seconds ? copying + launchSeconds : 0);
+    const launched = (work: number): number => (work > 0 ? work + launchSeconds : 0);
     if (kind === undefined || !communicates(slot)) {
-      parts[3 * STREAMS] = copied(seconds);
+      parts[COMPUTE] = launched(seconds);
       return parts;
     }
-    const stream = this.streamOf(slot.meshDims);
-    const of = (n: number): number => this.model.collectives.seconds(kind, n, slot.meshDims) + launchSeconds;
-    const alone = Math.min(seconds, of(bytes) - launchSeconds);
-    const launched = alone > 0 ? alone + launchSeconds : 0;
+    const { communicating, copying } = splitStep(this.model.collectives, kind, { bytes, meshDims, seconds });
+    const alone = launched(communicating);
     const isPacked = bytes < bucketBytes;
-    // In the fullest bucket it adds least: seconds are concave in bytes, whatever else the bucket holds.
-    const least = isPacked ? Math.max(0, of(bucketBytes) - of(bucketBytes - bytes)) : launched;
-    const share = isPacked ? (bytes / bucketBytes) * of(bucketBytes) : launched;
-    parts[stream] = launched;
-    parts[STREAMS + stream] = Math.min(launched, least);
-    parts[2 * STREAMS + stream] = Math.min(launched, share);
-    parts[3 * STREAMS] = copied(seconds - alone);
+    const of = (n: number): number => launched(this.model.collectives.seconds(kind, n, meshDims));
+    const share = isPacked ? (bytes / bucketBytes) * of(bucketBytes) : alone;
+    const added = isPacked ? Math.max(0, of(bucketBytes) - of(bucketBytes - bytes)) : alone;
+    parts[COMPUTE] = launched(copying);
+    [alone, share, added].forEach((price, p) => (parts[p * LINKS + this.streams.of(meshDims)] = Math.min(alone, price)));
     return parts;
   } // prettier-ignore
 
@@ -210,12 +211,7 @@ function picked(parts: MoveParts, length: number, at: (i: number) => number): Mo
     for (let i = 0; i < length; i++) if (indices[i] >= 0) out[i] = from[indices[i]];
     return out;
   };
-  return {
-    alone: parts.alone.map(pick),
-    bucketed: parts.bucketed.map(pick),
-    likely: parts.likely.map(pick),
-    copies: pick(parts.copies),
-  };
+  return { alone: parts.alone.map(pick), share: parts.share.map(pick), added: parts.added.map(pick) };
 }
 
 function merged(a: MoveParts, b: MoveParts, second: Uint8Array): MoveParts {
@@ -224,10 +220,7 @@ function merged(a: MoveParts, b: MoveParts, second: Uint8Array): MoveParts {
     for (let i = 0; i < out.length; i++) if (second[i] === 1) out[i] = y[i];
     return out;
   };
-  return {
-    alone: a.alone.map((x, s) => merge(x, b.alone[s])),
-    bucketed: a.bucketed.map((x, s) => merge(x, b.bucketed[s])),
-    likely: a.likely.map((x, s) => merge(x, b.likely[s])),
-    copies: merge(a.copies, b.copies),
-  };
-} // prettier-ignore
+  const both = (x: readonly Float64Array[], y: readonly Float64Array[]): readonly Float64Array[] =>
+    x.map((part, s) => merge(part, y[s]));
+  return { alone: both(a.alone, b.alone), share: both(a.share, b.share), added: both(a.added, b.added) };
+}

@@ -5,7 +5,8 @@
  */
 import { serialPeakBytes } from '../timeline/headroom.ts';
 import { play, type Timeline } from '../timeline/play.ts';
-import { COMPUTE, writers, type Schedule, type Task } from '../timeline/schedule.ts';
+import { COMPUTE } from '../../plan/overlap/streams.ts';
+import { writers, type Schedule, type Task } from '../timeline/schedule.ts';
 
 /**
  * The tasks in an order of calls in which each collective starts as it did: it is called before the first kernel that ends after

@@ -8,8 +8,8 @@ import { indexGraph } from '../../graph/order.ts';
 import { isRef } from '../../graph/value.ts';
 import { collectiveKind, readCollective } from '../../plan/lower/program/collectives.ts';
 import type { DeviceProgram, Redistributed } from '../../plan/lower/program/program.ts';
-import { INSIDE, type PlanSchedule } from '../timeline/from-plan.ts';
-import type { Task } from '../timeline/schedule.ts';
+import type { PlanSchedule } from '../timeline/from-plan.ts';
+import { INSIDE, type Task } from '../timeline/schedule.ts';
 
 /** Calls of a per-device program by name; those that no name is given of are made where the first of these needs them. */
 export interface CallOrder {

@@ -3,15 +3,14 @@
  * plan with the shortest simulated step of those that are known, and a lower bound on the simulated step of every plan.
  */
 
-import { StreamCosts } from '../../plan/overlap/stream-costs.ts';
+import { longestPath, stepWorkFor } from '../../plan/overlap/longest-path.ts';
+import { DEFAULT_BUCKET_BYTES, LAUNCH_SECONDS } from '../../plan/overlap/rules.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { planOfChoice, type PlannedResult } from '../../plan/search/result.ts';
 import { NoChoiceInTime } from '../../solver/solve.ts';
 import { percentText, secondsText } from '../../units.ts';
 import { CandidatePool } from './candidates.ts';
-import { LeastSeconds } from './least-seconds.ts';
 import { boundOverlap } from './search.ts';
-import { SIMULATED } from './simulated.ts';
 
 /** A choice that is known, by its name. */
 interface KnownChoice {
@@ -46,7 +45,7 @@ const BOUND_DIMS = 2;
 
 /**
  * Simulates the plan, and every known choice that the request admits, whose peak fits and that may be faster by enough: what its
- * step takes at least (`LeastSeconds`) says so before. One problem then bounds the step of every plan (`boundOverlap`). The proof stays that of costs one after another: its gap says what the plan gives away there.
+ * step takes at least (`longestPath`) says so before. One problem then bounds the step of every plan (`boundOverlap`). The proof stays that of costs one after another: its gap says what the plan gives away there.
  *
  * @param result the plan of least seconds one after another
  */
@@ -55,19 +54,18 @@ export async function overlappedStep(result: PlannedResult, known: readonly Know
   const pool = new CandidatePool(prepared, {}, choice);
   const [base] = pool.candidates;
   const enoughSeconds = base.simulatedSeconds * (1 - WORTH);
-  const costs = new StreamCosts(prepared.model, SIMULATED);
-  const least = new LeastSeconds(costs);
+  const work = stepWorkFor(prepared.model, { launchSeconds: LAUNCH_SECONDS, bucketBytes: DEFAULT_BUCKET_BYTES }, choice);
   const admitted = known.filter((other) => pool.admits(other.choice));
   for (const other of admitted) {
     if (deadline.isOver) break;
-    const atLeastSeconds = least.of(other.choice);
+    const atLeastSeconds = longestPath(work, other.choice).seconds;
     if (atLeastSeconds < enoughSeconds) pool.add(other.choice, atLeastSeconds);
   }
   const { best } = pool;
   const { sizes } = prepared.model.space.mesh;
   const isBounded = sizes.filter((n) => n > 1).length <= BOUND_DIMS && !deadline.isOver;
   const choices = admitted.map((other) => other.choice);
-  const boundSeconds = isBounded ? await inTime(() => boundOverlap(prepared, costs, pool, choices, deadline)) : 0;
+  const boundSeconds = isBounded ? await inTime(() => boundOverlap(prepared, work, pool, choices, deadline)) : 0;
   // What the bound's problem gives is of no use to somebody who asked for a proof one after another; `--overlap` takes such plans.
   const taken = best.simulatedSeconds < enoughSeconds ? best : base;
   const step = {

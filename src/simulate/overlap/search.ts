@@ -3,23 +3,24 @@
  * plan with the shortest simulated step that was found, and a proven lower bound on the overlapped step of every plan.
  */
 
-import { everyStretch, Packing } from '../../plan/overlap/packing.ts';
-import { StreamCosts, type HiddenPrices } from '../../plan/overlap/stream-costs.ts';
+import { longestPath, stepWorkFor, type LongestPath } from '../../plan/overlap/longest-path.ts';
+import type { Packing } from '../../plan/overlap/packing.ts';
+import { DEFAULT_BUCKET_BYTES, LAUNCH_SECONDS } from '../../plan/overlap/rules.ts';
+import type { StepWork } from '../../plan/overlap/step-work.ts';
+import { StreamCosts } from '../../plan/overlap/stream-costs.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import { workOn } from '../../plan/request/work-limits.ts';
 import { restrictionOf } from '../../plan/restrict/pins.ts';
 import type { Prepared } from '../../plan/prepare.ts';
-import { bestMixture, type Cut } from '../../solver/dual/best-mixture.ts';
+import { bestMixture } from '../../solver/dual/best-mixture.ts';
 import { compactProblem, KeptLists, type CompactProblem } from '../../solver/problem/restrict.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';
 import { costliestEdges, Regions } from '../../solver/problem/regions.ts';
 import { solve } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';
 import { random } from '../ranks/shards.ts';
-import { LAUNCH_SECONDS } from '../timeline/from-plan.ts';
-import { LeastSeconds } from './least-seconds.ts';
 import { CandidatePool, type Candidates, type OverlapCandidate } from './candidates.ts';
-import { DEFAULT_BUCKET_BYTES, type SimulateOptions } from '../timeline/simulate.ts';
+import type { SimulateOptions } from '../timeline/simulate.ts';
 
 /**
  * How far to look. The options of the simulation are those under which the bound holds: one stream for each kind of link,
@@ -28,7 +29,7 @@ import { DEFAULT_BUCKET_BYTES, type SimulateOptions } from '../timeline/simulate
 export interface OverlapOptions extends Omit<SimulateOptions, 'asyncTensor' | 'streams' | 'bucketBytes'> {
   /** Choices that are known, such as recipes: those that the request admits are candidates. */
   readonly starts?: readonly Int32Array[];
-  /** Most packings that are tried of each kind. Default 8. */
+  /** Most packings that are tried of each kind. Default 12. */
   readonly rounds?: number;
   /** Bins of kernels that a packing tells apart. Default 16. */
   readonly bins?: number;
@@ -76,27 +77,31 @@ const CROSSINGS = 24;
 const IN_VAIN = 12;
 /** Most times that both are done, each after a better plan. */
 const PASSES = 2;
+/** How far a packing goes towards that of the best bound so far. */
+const SMOOTHING = 0.5;
+/** Bins of kernels of the bound that `plan` prints by default: prices differ from bin to bin, so that many take longer. */
+const DEFAULT_BINS = 4;
 /** A plan that is faster by less is none. */
 const BETTER = 1e-4;
 
 /**
  * Four phases. The first two alternate between two problems until their values meet: the packing that is worth most against
  * all plans seen gives weights (`bestMixture`), and the cheapest plan under these weights is one more plan seen. The first
- * prices moves as they are most often, and looks for plans. The second prices them as they are at least: what it solves
- * bounds the overlapped step of every plan. The third changes the best plan around what it waits for longest, the fourth
- * crosses the best plans.
+ * looks for plans: a little of the summed costs keeps them from moving in vain. What the second solves bounds the overlapped step
+ * of every plan. The third changes the best plan around what it waits for longest, the fourth crosses the best plans.
  *
  * @param choice the plan of summed costs
  */
 export async function searchOverlap(prepared: Candidates & Pick<Prepared, 'given'>, choice: Int32Array, options: OverlapOptions = {}): Promise<OverlapSearch> {
-  const { rounds = 8, bins = 16, starts = [], deadline = new Deadline(prepared.request.timeLimitSeconds), ...simulation } = options;
+  const { rounds = 12, bins = 16, starts = [], deadline = new Deadline(prepared.request.timeLimitSeconds), ...simulation } = options;
   const launchSeconds = options.launchSeconds ?? LAUNCH_SECONDS;
-  const costs = new StreamCosts(prepared.model, { launchSeconds, bucketBytes: DEFAULT_BUCKET_BYTES, bins });
   const pool = new CandidatePool(prepared, simulation, choice);
-  const search = new Alternation(prepared, costs, pool, deadline);
-  for (const start of starts) if (pool.admits(start)) search.look(start);
-  await search.alternate('likely', rounds);
-  await search.alternate('proven', rounds);
+  for (const start of starts) if (pool.admits(start)) pool.add(start);
+  const work = stepWorkFor(prepared.model, { launchSeconds, bucketBytes: DEFAULT_BUCKET_BYTES }, pool.best.choice);
+  const search = new Alternation(prepared, work, bins, pool, deadline);
+  for (const start of starts) if (pool.admits(start)) search.know(start);
+  await search.alternate('plans', rounds);
+  await search.alternate('bound', rounds);
   for (let pass = 0, before = Infinity; pass < PASSES && isBetter(pool.best, before); pass++) {
     before = pool.best.simulatedSeconds;
     await search.improve();
@@ -112,13 +117,14 @@ export async function searchOverlap(prepared: Candidates & Pick<Prepared, 'given
  * The cheapest certified bound, for plans whose step is not searched for: one problem, under the packing that is worth most against
  * all plans that are known. Its own plan is simulated where it may be the fastest.
  *
+ * @param work with the launches and buckets of the simulation
  * @param known choices of the problem, simulated or not
  * @returns seconds that the step of no plan of the problem goes below; 0 where the time was over before any was proven
  */
-export async function boundOverlap(prepared: Candidates & Pick<Prepared, 'given'>, costs: StreamCosts, pool: CandidatePool, known: readonly Int32Array[], deadline: Deadline): Promise<number> {
-  const search = new Alternation(prepared, costs, pool, deadline, new LeastSeconds(costs));
+export async function boundOverlap(prepared: Candidates & Pick<Prepared, 'given'>, work: StepWork, pool: CandidatePool, known: readonly Int32Array[], deadline: Deadline): Promise<number> {
+  const search = new Alternation(prepared, work, DEFAULT_BINS, pool, deadline, true);
   for (const choice of known) search.know(choice);
-  await search.alternate('proven', 1);
+  await search.alternate('bound', 1);
   return search.boundSeconds;
 } // prettier-ignore
 
@@ -130,28 +136,28 @@ class Alternation {
   boundSeconds = 0;
   /** Every choice that some problem had for an answer, simulated or not. */
   private readonly answers: Int32Array[];
-  private readonly stretches: ReturnType<typeof everyStretch>;
-  private readonly none: Packing;
+  private readonly paths = new Map<Int32Array, LongestPath>();
+  private costs: StreamCosts;
   private readonly kept: Parameters<typeof compactProblem>[1];
 
   constructor(
     private readonly prepared: Candidates & Pick<Prepared, 'given'>,
-    private readonly costs: StreamCosts,
+    private readonly work: StepWork,
+    private readonly bins: number,
     private readonly pool: CandidatePool,
     private readonly deadline: Deadline,
-    /** Says of a choice whether simulating it may help; undefined: every answer is simulated. */
-    private readonly least?: LeastSeconds,
+    /** Whether only answers are simulated that may be the fastest. */
+    private readonly isSparing = false,
   ) {
     const { model, request, given } = prepared;
     this.answers = [pool.best.choice];
-    this.stretches = everyStretch(costs.places, costs.streams);
-    this.none = this.packing(this.stretches.map(() => 0));
+    this.costs = new StreamCosts(work, bins);
     this.kept = restrictionOf(model, request, given).restriction.kept();
   }
 
   /** Takes a choice for an answer, and simulates it. Whether it is new. */
   look(choice: Int32Array): boolean {
-    this.pool.add(choice, this.least?.of(choice));
+    this.pool.add(choice, this.isSparing ? this.pathOf(choice).seconds : undefined);
     return this.know(choice);
   }
 
@@ -163,28 +169,49 @@ class Alternation {
     return true;
   }
 
-  async alternate(prices: HiddenPrices, rounds: number): Promise<void> {
-    const isBound = prices === 'proven';
-    const cuts: Cut[] = this.answers.map((choice) => this.costs.cut(choice, this.none, prices));
-    let packing = this.none;
+  /**
+   * Alternates between packings and plans; `plans`: under prices that bound nothing. The packings of a bound stay near that of the
+   * best bound so far (smoothing of dual prices: Wentges, Weighted Dantzig-Wolfe decomposition, 1997).
+   */
+  async alternate(aim: 'plans' | 'bound', rounds: number): Promise<void> {
+    const isBound = aim === 'bound';
+    this.costs = new StreamCosts(this.work, this.bins, this.answers.map((choice) => this.pathOf(choice))); // prettier-ignore
+    const cuts = this.answers.map((choice) => this.costs.cut(choice));
+    let packing = this.costs.none;
+    let center: Packing | undefined;
     for (let round = 0; round < rounds && !this.deadline.isOver; round++) {
-      const { shares, value } = bestMixture(cuts, this.stretches, this.costs.places);
+      const { shares, value } = bestMixture(cuts, this.costs.stretches, this.costs.places);
       if (isBound && round > 0 && value <= this.boundSeconds * (1 + NEAR)) return;
-      packing = this.packing(shares);
-      const problem = this.costs.problem(packing, isBound ? 0 : BLEND, prices);
-      const found = await this.solved(compactProblem(problem, this.kept), isBound);
+      const near = center;
+      packing = this.costs.packing(near === undefined ? shares : shares.map((share, i) => share + SMOOTHING * (near.shares[i] - share))); // prettier-ignore
+      const before = this.boundSeconds;
+      const found = await this.solved(compactProblem(this.costs.problem(packing, isBound ? 0 : BLEND), this.kept), isBound); // prettier-ignore
       if (found === undefined) return;
-      const isNew = this.look(found);
+      if (this.boundSeconds > before) center = packing;
       // A known answer leaves the mixture as it is, and the next round with it.
-      if (!isNew) break;
-      cuts.push(this.costs.cut(found, packing, prices));
+      if (this.look(found)) cuts.push(this.costs.cut(found, packing));
+      else if (!isBound || near === undefined) break;
+      else center = undefined;
     }
     if (isBound) return;
     for (const blend of LAST_BLENDS) {
       if (this.deadline.isOver) return;
-      const found = await this.solved(compactProblem(this.costs.problem(packing, blend, prices), this.kept), false);
+      const found = await this.solved(compactProblem(this.costs.problem(packing, blend), this.kept), false);
       if (found !== undefined) this.look(found);
     }
+  }
+
+  /** The packing that is worth most against some choices, and what it is worth. */
+  private mixture(choices: readonly Int32Array[]): { readonly packing: Packing; readonly value: number } {
+    const { costs } = this;
+    const { shares, value } = bestMixture(choices.map((choice) => costs.cut(choice)), costs.stretches, costs.places); // prettier-ignore
+    return { packing: costs.packing(shares), value };
+  }
+
+  private pathOf(choice: Int32Array): LongestPath {
+    let path = this.paths.get(choice);
+    if (path === undefined) this.paths.set(choice, (path = longestPath(this.work, choice)));
+    return path;
   }
 
   /**
@@ -206,7 +233,7 @@ class Alternation {
       const kept = this.union([best.choice], free);
       for (const problem of problems) {
         const found = await this.solved(compactProblem(problem, kept), false);
-        if (found !== undefined) this.pool.add(found, this.atLeast(found, this.none));
+        if (found !== undefined) this.pool.add(found, this.pathOf(found).seconds);
       }
       inVain++;
       if (!isBetter(this.pool.best, best.simulatedSeconds)) continue;
@@ -218,9 +245,9 @@ class Alternation {
 
   /** The problems under the weights of the critical path of a choice, each with more of the summed costs. */
   private onPathOf(choice: Int32Array): Problem[] {
-    const { shares } = bestMixture([this.costs.cut(choice, this.none, 'likely')], this.stretches, this.costs.places);
-    const packing = this.packing(shares);
-    return [BLEND, 0.1].map((blend) => this.costs.problem(packing, blend, 'likely'));
+    this.costs = new StreamCosts(this.work, this.bins, [this.pathOf(choice)]);
+    const { packing } = this.mixture([choice]);
+    return [BLEND, 0.1].map((blend) => this.costs.problem(packing, blend));
   }
 
   /**
@@ -234,26 +261,15 @@ class Alternation {
     for (let k = 0; k < CROSSINGS && inVain < IN_VAIN && !this.deadline.isOver; k++) {
       const parents = this.pool.fastest(PARENTS).map(({ choice }) => choice);
       for (let i = 0; i < OTHERS; i++) parents.push(this.answers[Math.floor(next() * this.answers.length)]);
-      const cuts = parents.filter((_, i) => i === 0 || next() < 0.5).map((choice) => this.costs.cut(choice, this.none, 'likely'));
-      const { shares } = bestMixture(cuts, this.stretches, this.costs.places);
-      const packing = this.packing(shares.map((share) => share * next()));
-      const problem = this.costs.problem(packing, BLENDS[k % BLENDS.length], 'likely');
+      const { packing } = this.mixture(parents.filter((_, i) => i === 0 || next() < 0.5));
+      const drawn = this.costs.packing(packing.shares.map((share) => share * next()));
+      const problem = this.costs.problem(drawn, BLENDS[k % BLENDS.length]);
       const { simulatedSeconds: before } = this.pool.best;
       const found = await this.solved(compactProblem(problem, this.union(parents)), false);
-      if (found !== undefined) this.pool.add(found, this.atLeast(found, packing));
+      if (found !== undefined) this.pool.add(found, this.pathOf(found).seconds);
       inVain = isBetter(this.pool.best, before) ? 0 : inVain + 1;
     }
   } // prettier-ignore
-
-  /** The bound on the step of one choice that a packing gives. */
-  private atLeast(choice: Int32Array, packing: Packing): number {
-    const { constant, slopes } = this.costs.cut(choice, packing);
-    return slopes.reduce((sum, slope, i) => sum + slope * packing.shares[i], constant);
-  }
-
-  private packing(shares: readonly number[]): Packing {
-    return new Packing(this.costs.places, this.stretches, shares);
-  }
 
   /** By variable: the values that these choices give it, or all that the request leaves where it is free. */
   private union(

@@ -4,7 +4,7 @@
  */
 
 import type { Buffer, Schedule, Task } from './schedule.ts';
-import { COMPUTE } from './schedule.ts';
+import { COMPUTE } from '../../plan/overlap/streams.ts';
 
 /**
  * Asynchronous tensor parallelism as a pass: a gather whose one reader is a matrix product, and a scatter whose one source is

@@ -1,18 +1,19 @@
 /** Joins consecutive collectives of a task list, so that each bucket pays its latency once. */
 
 import type { CollectiveKind } from '../../cost/collective-model.ts';
-import type { Schedule, Task } from './schedule.ts';
+import { travelsInBuckets } from '../../plan/overlap/rules.ts';
+import { INSIDE, type Schedule, type Task } from './schedule.ts';
 
 /**
- * Bucketing as a pass: consecutive collectives of one kind, group and dtype become one, whose latency is paid once. Gathers of
- * weights are brought forward to the first of a bucket, everything else waits for the last; a bucket never holds a collective
- * whose result is needed before the bucket can run.
+ * Bucketing as a pass: gathers of weights of one kind, group and dtype that follow each other become one, and so do sums that no
+ * kernel needs (`travelsInBuckets`). The latency of a bucket is paid once. Gathers are brought forward to the first of a bucket,
+ * sums wait for the last; a bucket never holds a collective whose result is needed before the bucket can run.
  */
 interface BucketOptions {
   /** Most bytes of one bucket. */
   readonly bucketBytes: number;
-  /** By position: those that are left alone. */
-  readonly except?: Uint8Array;
+  /** By position: sums that no kernel needs; undefined: sums are left alone. */
+  readonly sums: Uint8Array | undefined;
   /** Seconds of a collective over the flattened group of some mesh dims. */
   seconds(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): number;
 }
@@ -43,8 +44,9 @@ export function bucket(schedule: Schedule, options: BucketOptions): Schedule {
   const all: Bucket[] = [];
   tasks.forEach((task, at) => {
     const work = task.collective;
-    if (work === undefined || task.kernels !== 1 || options.except?.[at] === 1) return;
+    if (work === undefined || task.kernels !== 1 || work.key === INSIDE) return;
     const weight = task.writes.every((b) => buffers[b].weight);
+    if (!travelsInBuckets(weight, options.sums?.[at] !== 1)) return;
     const key = `${work.kind} ${work.meshDims.join()} ${work.key} ${weight} ${task.phase}`;
     const own = {
       maker: task.reads.reduce((most, b) => Math.max(most, maker[b]), -1),

@@ -1,6 +1,5 @@
 /** Takes a plan and its graph and gives the tasks of one device with the plan's own prices. */
 
-import { type StreamRule, Streams } from './streams.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { COLLECTIVE_KINDS, type CollectiveKind, type CollectiveModel } from '../../cost/collective-model.ts';
@@ -15,9 +14,11 @@ import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { plannedProgram } from '../../plan/lower/lower.ts';
+import { LAUNCH_SECONDS, splitStep, weightValues } from '../../plan/overlap/rules.ts';
+import { COMPUTE, type StreamRule, Streams } from '../../plan/overlap/streams.ts';
 import type { Plan, PlannedNode, PlannedRedistribution } from '../../plan/record/types.ts';
 import { dataflow, type Dataflow } from '../../strategy/dataflow.ts';
-import { COMPUTE, type Buffer, type Schedule, type Task } from './schedule.ts';
+import { INSIDE, type Buffer, type Schedule, type Task } from './schedule.ts';
 
 /** What of a plan is simulated. */
 export type SimulatedPlan = Pick<Plan, 'request' | 'nodes' | 'outputs' | 'memory'>;
@@ -39,12 +40,6 @@ export interface PlanSchedule extends Schedule {
   /** What was assumed, one sentence each. */
   readonly notes: readonly string[];
 }
-
-/** Key of collectives inside the rule of a call, whose dtype and reduction the plan does not list. */
-export const INSIDE = 'inside';
-
-/** PyTorch and its compilers: about a microsecond between kernels that are queued. */
-export const LAUNCH_SECONDS = 1e-6;
 
 /**
  * The tasks of one device under a plan, with the plan's own prices: every node, and every step of every redistribution just
@@ -76,6 +71,7 @@ class Writer {
   private readonly model: CollectiveModel;
   private readonly redistributor: Redistributor;
   private readonly flow: Dataflow;
+  private readonly weights: Uint8Array;
   private readonly tasks: Task[] = [];
   private readonly buffers: Buffer[] = [];
   private readonly streams: Streams;
@@ -103,6 +99,7 @@ class Writer {
     this.model = collectiveModel(request.cost, this.cluster, this.space.mesh);
     this.redistributor = new Redistributor(this.space, this.model);
     this.flow = dataflow(listed, this.table, request.sharing, opened?.loops);
+    this.weights = weightValues(listed, this.flow);
     this.streams = new Streams(options.streams ?? 'link', this.space.mesh, this.cluster);
   }
 
@@ -145,7 +142,7 @@ class Writer {
     // States are in the optimizer's bytes already.
     const bytes = tied || role === 'state' ? 0 : this.bytes(value, this.sharding(this.plan.nodes[n].outputs[0]));
     const kind: MemoryKind = role === 'parameter' ? 'parameter' : stored ? 'buffer' : 'activation';
-    const weight = role === 'parameter' || role === 'constant';
+    const weight = this.weights[value] === 1;
     this.storage.set(value, [this.buffer(node.name, bytes, kind, { given: true, kept: true, weight })]);
   }
 
@@ -168,10 +165,11 @@ class Writer {
     }
     const all = [...new Set(reads.flat())];
     const results = Array.from(flow.results[n]).filter((value) => value >= 0);
-    const weight = all.length > 0 && all.every((b) => this.buffers[b].weight);
     const made = results.map((value) => {
       const spec = planned.outputs[flow.values[value].result];
-      const b = this.buffer(node.name, this.bytes(value, this.sharding(spec)), 'activation', { weight });
+      const b = this.buffer(node.name, this.bytes(value, this.sharding(spec)), 'activation', {
+        weight: this.weights[value] === 1,
+      });
       this.storage.set(value, [b]);
       return b;
     });
@@ -290,12 +288,11 @@ class Writer {
       return [result];
     }
     // A step on a dim that is not contiguous has a copy in its price: kernels of the compute stream.
-    const communicating = Math.min(step.seconds, this.model.seconds(kind, step.bytes, step.meshDims));
-    const copying = step.seconds - communicating;
+    const { communicating, copying } = splitStep(this.model, kind, step);
     const { dtype } = this.flow.values[value].meta;
     const work = { kind, bytes: step.bytes, meshDims: step.meshDims };
-    if (copying <= 1e-9 * step.seconds) {
-      this.collective(text, work, step.seconds, times, reads, [result], phase, dtype);
+    if (copying === 0) {
+      this.collective(text, work, communicating, times, reads, [result], phase, dtype);
       return [result];
     }
     const done = this.buffer(text, 0, 'communication', { weight });

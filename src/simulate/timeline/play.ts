@@ -2,7 +2,8 @@
 
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { Headroom } from './headroom.ts';
-import { COMPUTE, taskSeconds, type Schedule, type Task } from './schedule.ts';
+import { COMPUTE } from '../../plan/overlap/streams.ts';
+import { taskSeconds, type Schedule, type Task } from './schedule.ts';
 
 /**
  * Runs a schedule by events: every stream takes its tasks in program order, each as soon as the stream is free, its data is

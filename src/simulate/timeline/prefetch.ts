@@ -2,7 +2,8 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import { RangeMost, serialBytes } from './headroom.ts';
-import { COMPUTE, writers, type Schedule, type Task } from './schedule.ts';
+import { COMPUTE } from '../../plan/overlap/streams.ts';
+import { writers, type Schedule, type Task } from './schedule.ts';
 
 /**
  * Prefetch as a pass: collectives that are made of parameters alone (the gathers of sharded weights) depend on nothing that

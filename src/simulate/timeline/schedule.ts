@@ -8,9 +8,6 @@ import type { CollectiveKind } from '../../cost/collective-model.ts';
 import type { MemoryKind } from '../../cost/memory/peak.ts';
 import { internalError } from '../../errors.ts';
 
-/** Stream of kernels; streams above it carry collectives. */
-export const COMPUTE = 0;
-
 export interface Task {
   /** Stays with the task through passes; unique. */
   readonly id: number;
@@ -44,6 +41,9 @@ interface CollectiveWork {
   /** Reductions: what by; together with the dtype it says which collectives may be one. */
   readonly key: string;
 }
+
+/** `CollectiveWork.key` of a collective inside the rule of a call. */
+export const INSIDE = 'inside';
 
 export interface Buffer {
   readonly name: string;

@@ -3,6 +3,7 @@
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { DEFAULT_BUCKET_BYTES } from '../../plan/overlap/rules.ts';
 import { asyncTensor } from './async-tensor.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import { bucket } from './bucket.ts';
@@ -11,7 +12,8 @@ import { serialPeakBytes } from './headroom.ts';
 import { play, type PlayOptions, type Timeline } from './play.ts';
 import { prefetch, prefetched, type Prefetched } from './prefetch.ts';
 import { checkSchedule, type Schedule } from './schedule.ts';
-import { sums, urgentFirst } from './urgent-first.ts';
+import { sumsOf } from './needs.ts';
+import { urgentFirst } from './urgent-first.ts';
 
 /** Prefetch, buckets, memory limit in bytes and slowdown of a simulated step. */
 export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'memoryBytes'> {
@@ -63,8 +65,6 @@ interface MemoryBound {
   readonly unboundedPeakBytes: number;
 }
 
-/** PyTorch's data-parallel buckets (`bucket_cap_mb`). */
-export const DEFAULT_BUCKET_BYTES = 25 * 2 ** 20;
 const DEFAULT_IN_FLIGHT_BYTES = 2e9;
 /** Distances that `auto` tries beside the program as it is written, in which gathers start as soon as their stream is free. */
 const DISTANCES: readonly number[] = [1, 4, 16];
@@ -116,11 +116,10 @@ export function simulate(
   const over = ({ timeline }: Tried): number => Math.max(0, timeline.memory.peakBytes - usable);
   const better = (a: Tried, b: Tried): Tried =>
     over(b) < over(a) || (over(b) === over(a) && b.timeline.seconds < a.timeline.seconds) ? b : a;
-  let known: Uint8Array | undefined;
+  let sums: Uint8Array | undefined;
   const attempt = (size: number, distance: number | undefined, patience?: number): Tried => {
     // Sums that are ordered get their buckets with their order.
-    const except = patience === undefined ? {} : { except: (known ??= sums(schedule)) };
-    const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds, ...except }) : schedule;
+    const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds, sums: patience === undefined ? (sums ??= sumsOf(schedule)) : undefined }) : schedule; // prettier-ignore
     // Buckets gather early what they gather together: the program itself may then be larger than the limit.
     const within = limit !== undefined && serialPeakBytes(packed) <= limit ? { memoryBytes: limit } : {};
     const arranged = (bound: { readonly memoryBytes?: number }): Prefetched => {

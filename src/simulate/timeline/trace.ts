@@ -1,7 +1,8 @@
 /** Writes simulated steps and pipelines as Chrome trace events. */
 
 import type { PipelineRun } from '../pipeline/play.ts';
-import { COMPUTE, type Task } from './schedule.ts';
+import { COMPUTE } from '../../plan/overlap/streams.ts';
+import type { Task } from './schedule.ts';
 import type { PlanSchedule } from './from-plan.ts';
 import type { Timeline } from './play.ts';
 

@@ -10,7 +10,9 @@
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
 import { together } from './bucket.ts';
-import { COMPUTE, taskSeconds, writers, type Schedule, type Task } from './schedule.ts';
+import { Needs, sumsOf } from './needs.ts';
+import { COMPUTE } from '../../plan/overlap/streams.ts';
+import { taskSeconds, type Schedule, type Task } from './schedule.ts';
 
 interface UrgentFirstOptions {
   /** Most bytes of one bucket of sums; 0: none. */
@@ -24,46 +26,8 @@ interface UrgentFirstOptions {
   seconds(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): number;
 }
 
-/** Which moves no kernel needs, by position. */
-export function sums(schedule: Schedule): Uint8Array {
-  const { need, kernels } = new Needs(schedule);
-  return Uint8Array.from(schedule.tasks, ({ collective, kernels: runs }, at) =>
-    Number(collective !== undefined && runs === 1 && need[at] === kernels.length),
-  );
-}
-
 export function urgentFirst(schedule: Schedule, options: UrgentFirstOptions): Schedule {
   return new ListScheduler(schedule, options).run();
-}
-
-/** Between which kernels each task can run. */
-class Needs {
-  /** Positions of kernels, in program order; and the number of each task among them, -1: it is none. */
-  readonly kernels: readonly number[];
-  readonly numberOf: Int32Array;
-  readonly writer: Int32Array;
-  /** Number of the last kernel that a task waits for, and of the first that waits for it; a kernel's is its own. */
-  readonly maker: Int32Array;
-  readonly need: Int32Array;
-
-  constructor({ tasks, buffers, ...rest }: Schedule) {
-    this.writer = writers({ tasks, buffers, ...rest });
-    this.kernels = tasks.flatMap(({ kind }, at) => (kind === 'compute' ? [at] : []));
-    this.numberOf = new Int32Array(tasks.length).fill(-1);
-    this.kernels.forEach((at, k) => (this.numberOf[at] = k));
-    this.maker = Int32Array.from(this.numberOf);
-    tasks.forEach((task, at) => {
-      if (this.numberOf[at] >= 0) return;
-      for (const b of task.reads) if (this.writer[b] >= 0) this.maker[at] = Math.max(this.maker[at], this.maker[this.writer[b]]);
-    });
-    this.need = new Int32Array(tasks.length);
-    const needed = new Int32Array(buffers.length).fill(this.kernels.length);
-    for (let at = tasks.length - 1; at >= 0; at--) {
-      const own = this.numberOf[at];
-      this.need[at] = own >= 0 ? own : tasks[at].writes.reduce((least, b) => Math.min(least, needed[b]), this.kernels.length);
-      for (const b of tasks[at].reads) needed[b] = Math.min(needed[b], this.need[at]);
-    }
-  } // prettier-ignore
 }
 
 class ListScheduler {
@@ -102,7 +66,7 @@ class ListScheduler {
     this.before = new Float64Array(kernels.length + 1);
     kernels.forEach((at, k) => (this.before[k + 1] = this.before[k] + this.seconds[at]));
     this.rank = this.ranks();
-    this.isSum = options.bucketBytes > 0 ? sums(schedule) : new Uint8Array(tasks.length);
+    this.isSum = options.bucketBytes > 0 ? sumsOf(schedule, this.needs) : new Uint8Array(tasks.length);
     this.waits = new Int32Array(tasks.length);
     this.onStart = tasks.map(() => []);
     this.onEnd = tasks.map(() => []);

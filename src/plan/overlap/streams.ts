@@ -7,6 +7,13 @@ import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 /** `link`: one stream for collectives inside a host, one for those between hosts. `axis`: one for each group of mesh dims. */
 export type StreamRule = 'link' | 'axis';
 
+/** Number of the compute stream; collectives have those above it. */
+export const COMPUTE = 0;
+/** Under `link`: streams in all. */
+export const LINK_STREAMS = 3;
+/** In the place of a stream: what the chain of kernels waits for, and on which kind of links is not told. */
+export const ANY_LINK = LINK_STREAMS;
+
 export class Streams {
   readonly names = ['compute'];
   private readonly known = new Map<string, number>();

@@ -1,0 +1,40 @@
+/** Between which kernels tasks can run. In: a schedule. Out: for every task the kernels on both sides of it. */
+
+import { INSIDE, writers, type Schedule } from './schedule.ts';
+
+/** Sums that may travel in buckets, by position: no kernel needs them, and they are no part of a rule. */
+export function sumsOf(schedule: Schedule, { need, kernels } = new Needs(schedule)): Uint8Array {
+  return Uint8Array.from(schedule.tasks, ({ collective, kernels: runs }, at) =>
+    Number(collective !== undefined && collective.key !== INSIDE && runs === 1 && need[at] === kernels.length),
+  );
+}
+
+/** The kernels before and after each task. */
+export class Needs {
+  /** Positions of kernels, in program order; and the number of each task among them, -1: it is none. */
+  readonly kernels: readonly number[];
+  readonly numberOf: Int32Array;
+  readonly writer: Int32Array;
+  /** Number of the last kernel that a task waits for, and of the first that waits for it; a kernel's is its own. */
+  readonly maker: Int32Array;
+  readonly need: Int32Array;
+
+  constructor({ tasks, buffers, ...rest }: Schedule) {
+    this.writer = writers({ tasks, buffers, ...rest });
+    this.kernels = tasks.flatMap(({ kind }, at) => (kind === 'compute' ? [at] : []));
+    this.numberOf = new Int32Array(tasks.length).fill(-1);
+    this.kernels.forEach((at, k) => (this.numberOf[at] = k));
+    this.maker = Int32Array.from(this.numberOf);
+    tasks.forEach((task, at) => {
+      if (this.numberOf[at] >= 0) return;
+      for (const b of task.reads) if (this.writer[b] >= 0) this.maker[at] = Math.max(this.maker[at], this.maker[this.writer[b]]);
+    });
+    this.need = new Int32Array(tasks.length);
+    const needed = new Int32Array(buffers.length).fill(this.kernels.length);
+    for (let at = tasks.length - 1; at >= 0; at--) {
+      const own = this.numberOf[at];
+      this.need[at] = own >= 0 ? own : tasks[at].writes.reduce((least, b) => Math.min(least, needed[b]), this.kernels.length);
+      for (const b of tasks[at].reads) needed[b] = Math.min(needed[b], this.need[at]);
+    }
+  } // prettier-ignore
+}
