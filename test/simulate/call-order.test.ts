@@ -19,6 +19,7 @@ import { serialPeakBytes } from '../../src/simulate/timeline/headroom.ts';
 import { play } from '../../src/simulate/timeline/play.ts';
 import { prefetch } from '../../src/simulate/timeline/prefetch.ts';
 import { COMPUTE } from '../../src/plan/overlap/streams.ts';
+import { sumsOf } from '../../src/simulate/timeline/needs.ts';
 import { checkSchedule, type Schedule } from '../../src/simulate/timeline/schedule.ts';
 import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { urgentFirst } from '../../src/simulate/timeline/urgent-first.ts';
@@ -50,7 +51,7 @@ describe('the order in which a host calls', () => {
     const seconds = (_kind: string, bytes: number): number => 1 + bytes;
     fc.assert(
       fc.property(programs, fc.constantFrom('none', 'bucket', 'prefetch', 'urgent'), (schedule, pass) => {
-        const passed = pass === 'bucket' ? bucket(schedule, { bucketBytes: 60, seconds })
+        const passed = pass === 'bucket' ? bucket(schedule, { bucketBytes: 60, seconds, sums: sumsOf(schedule) })
           : pass === 'prefetch' ? prefetch(schedule, { distance: 1 })
           : pass === 'urgent' ? urgentFirst(schedule, { bucketBytes: 60, patience: 1, seconds }) : schedule; // prettier-ignore
         const timeline = play(passed);
