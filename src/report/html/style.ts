@@ -166,7 +166,7 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:8.5pt}
 table{font-size:9pt}
 th,td.keep,th.number{white-space:normal}
 th,td{padding-right:8px}
-td.name{min-width:15ch}
+td.name{min-width:13ch}
 td code{font-size:8pt}
 summary::before{content:none}
 }`.trim();
