@@ -7,38 +7,26 @@ import { composedStages, type ComposedStages } from './composed-stages.ts';
 import { evenBounds, stageBounds, statedBounds } from './stage-bounds.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
-import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
 import { keptMicrobatches } from '../../../simulate/pipeline/closed-forms.ts';
 import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
-import type { Checkpoint } from '../../recipes/checkpoints.ts';
 import type { CoreCost } from '../model/types.ts';
 import { PipelinePlayer } from '../model/fast-play.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
 import { passesAlone } from '../model/overlap.ts';
-import { stepSystem, type SweepQuestion } from '../model/question.ts';
+import type { SweepQuestion } from '../model/question.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
-import { endsSumSeconds } from '../rank/tied-embedding.ts';
 import type { MemoryByClass } from '../../compare/comparison.ts';
 import type { Traffic } from '../../compare/price.ts';
-import { GroupMaker } from '../rank/data-groups.ts';
 import type { DataGroups } from '../model/states.ts';
-import {
-  keyValueBytes,
-  stateOf,
-  type Layout,
-  type MadeLayout,
-  type MadeUnits,
-  type Parameters,
-} from './composed-layout.ts';
+import { LayoutUnits, type Layout } from './composed-layout.ts';
 import { deviceSums, sumOver, type DeviceSums, type Span } from './device-sums.ts';
 import { HeldActivations, type HeldBytes } from './held-activations.ts';
-import { isOverInMean, isOverSomewhere, leastUnits, takesAtLeast, type LeastUnits } from './least-units.ts';
+import { isOverInMean, isOverSomewhere, takesAtLeast } from './least-units.ts';
 import { keptUnits } from './selective-recompute.ts';
 import { stepTraffic, type DevicePlace } from './step-traffic.ts';
-import { stateCosts, type StateCosts, type UnitMoving } from './state-costs.ts';
-import { ofModel, passUnits, unitCosts, withStates, type PassUnit, type Unit, type UnitRequest } from './unit-costs.ts';
+import { ofModel, unitCosts, type Unit, type UnitRequest } from './unit-costs.ts';
 
 /** A layout put together from the priced parts of one data rank. */
 export interface Figures {
@@ -60,27 +48,12 @@ export interface Figures {
   readonly place: DevicePlace;
 }
 
-/** Puts layouts together; groups and parameter prices of a mesh are made once. */
+/** Puts layouts together. */
 export class Composer {
-  readonly cluster: Cluster;
   readonly budgetBytes: number;
-  /** Whether collectives run beside compute. */
-  readonly overlaps: boolean;
-  readonly system: StepSystem | undefined;
-  /** Bytes of states where software keeps others than the optimizer and the dtype say. */
-  readonly state: Partial<StateBytes> | undefined;
   private readonly player = new PipelinePlayer();
-  private readonly keyValueBytes: UnitRequest['keyValueBytes'];
-  private readonly maker: GroupMaker;
-  private readonly groups = new Map<string, DataGroups>();
-  private readonly denseOf = new Map<string, StateCosts>();
-  private readonly parameters = new WeakMap<CoreCost, Map<RoutedCosts | undefined, Parameters>>();
-  private readonly parameterIds = new Map<string, number>();
   private readonly held = new HeldActivations();
-  /** The built unit of every unit of the model, in its order. */
-  private readonly builtOf: readonly number[];
-  private latest: MadeLayout | undefined;
-  private latestList: { readonly of: StateCosts; readonly costs: ReturnType<StateCosts['costs']> } | undefined;
+  private readonly parts: LayoutUnits;
 
   constructor(
     private readonly question: SweepQuestion,
@@ -88,38 +61,31 @@ export class Composer {
     /** Whose cluster and collectives this one has. */
     like?: Composer,
   ) {
-    this.cluster = like?.cluster ?? loadCluster(question.cluster);
-    this.keyValueBytes = keyValueBytes(question);
-    this.maker = like?.maker ?? new GroupMaker(question.cost, this.cluster);
-    this.system = stepSystem(question, this.cluster);
-    this.state = stateOf(question);
-    this.overlaps = question.overlap ?? this.system?.software.overlap ?? true;
-    this.builtOf = ofModel(
-      Array.from({ length: kinds.shallow + 2 }, (_, i) => i),
-      kinds,
-    );
+    this.parts = new LayoutUnits(question, kinds, like?.parts);
     this.budgetBytes = usableMemoryBytes(this.cluster, question);
+  }
+
+  get cluster(): Cluster {
+    return this.parts.cluster;
+  }
+
+  get system(): StepSystem | undefined {
+    return this.parts.system;
+  }
+
+  /** Bytes of states where software keeps others than the optimizer and the dtype say. */
+  get state(): Partial<StateBytes> | undefined {
+    return this.parts.state;
+  }
+
+  /** Whether collectives run beside compute. */
+  get overlaps(): boolean {
+    return this.parts.overlaps;
   }
 
   /** The same with another model of a step. */
   under(change: Pick<SweepQuestion, 'constants' | 'priced' | 'overlap'>): Composer {
     return new Composer({ ...this.question, ...change }, this.kinds, this);
-  }
-
-  /** How the software sums gradients over data ranks, with so many stages. */
-  private moving(units: number, stages: number): UnitMoving | undefined {
-    if (this.system === undefined) return undefined;
-    const { gradientBytes, overlap, bucket, keptWeightBytes } = this.system.software;
-    const times = new Array<number>(units).fill(0);
-    times[0] = times[units - 1] = 1;
-    for (const l of this.kinds.standsFor) times[l + 1] += 1 / stages;
-    return {
-      gradientBytes,
-      sumsWhole: !overlap,
-      ...(bucket === undefined ? {} : { bucket }),
-      ...(keptWeightBytes === undefined ? {} : { keptWeightBytes }),
-      times,
-    };
   }
 
   /** Microbatches of a step, 0 where the batch does not divide. */
@@ -131,102 +97,13 @@ export class Composer {
 
   /** The dense and the expert mesh of a layout, with the prices of their collectives. */
   groupsOf(sizes: LayoutSizes, kind: LayoutKind): DataGroups {
-    const key = `${kind.context === 'ulysses'} ${Object.values(sizes).join()}`;
-    let found = this.groups.get(key);
-    if (found === undefined) {
-      found = this.maker.groups(sizes, kind.context);
-      this.groups.set(key, found);
-    }
-    return found;
-  }
-
-  /** What is made of a layout once, however often it is tuned: one layout is tuned after the other. */
-  private made(core: CoreCost, routed: RoutedCosts | undefined, { sizes, kind }: Layout): MadeLayout {
-    const known = this.latest;
-    if (known !== undefined && known.core === core && known.routed === routed && known.sizes === sizes && known.kind === kind) return known;
-    const { context, sequenceParallel } = kind;
-    // Layouts that keep their states otherwise come one after the other, too.
-    const isAlike = known !== undefined && known.core === core && known.routed === routed && known.sizes === sizes && known.kind.context === context && known.kind.sequenceParallel === sequenceParallel;
-    const { groups, passes } = isAlike ? known : { groups: this.groupsOf(sizes, kind), passes: new Map<string, readonly PassUnit[]>() };
-    return (this.latest = { core, routed, sizes, kind, groups, passes, states: new Map(), units: new Map() });
-  } // prettier-ignore
-
-  /** What the units of a layout are made from. */
-  private request(made: MadeLayout, checkpoint: Checkpoint, { once, paired = false }: Ways): UnitRequest {
-    const { core, routed, sizes, kind, groups } = made;
-    let states = made.states.get(once);
-    if (states === undefined) made.states.set(once, (states = this.statesOf(made, once)));
-    return { core, routed, sizes, kind, checkpoint, paired, groups, overlaps: this.overlaps, system: this.system, keyValueBytes: this.keyValueBytes, states };
-  } // prettier-ignore
-
-  /** Costs of the parameters: of dense ones once for all layouts that differ in their experts alone. */
-  private statesOf({ core, routed, sizes, kind, groups }: MadeLayout, once: boolean): StateCosts {
-    const { pp, dp_replicate, dp_shard, cp, tp } = sizes;
-    const { devices, cost } = this.question;
-    const endsSum = (bytes: number): number => endsSumSeconds(bytes, devices, cost, this.cluster);
-    const moving = this.moving(core.units.length, pp);
-    const how = { mode: kind.mode, once, groups, ...(this.state === undefined ? {} : { state: this.state }), ...(moving === undefined ? {} : { moving }), ...(pp > 1 ? { endsSum } : {}) };
-    const { id, experts, others } = this.parametersOf(core, routed);
-    const key = `${id} ${pp} ${dp_replicate} ${dp_shard} ${cp} ${tp} ${kind.mode} ${kind.context === 'ulysses'} ${once}`;
-    let dense = this.denseOf.get(key);
-    if (dense === undefined) {
-      const priced = stateCosts(others, how, core.units.length, pp > 1);
-      dense = { ...priced, costs: () => this.listed(priced) };
-      if (this.denseOf.size >= MOST_COSTS) this.denseOf.clear();
-      this.denseOf.set(key, dense);
-    }
-    return experts.length === 0 ? dense : stateCosts(experts, how, core.units.length, pp > 1, dense);
-  } // prettier-ignore
-
-  /** The list of what was listed last: layouts that differ in their experts alone come one after the other. */
-  private listed(priced: StateCosts): ReturnType<StateCosts['costs']> {
-    if (this.latestList?.of !== priced) this.latestList = { of: priced, costs: priced.costs() };
-    return this.latestList.costs;
-  }
-
-  /** The parameters of a program, those of experts apart; of equal others, as microbatches of other sizes have them, the id is one. */
-  private parametersOf(core: CoreCost, routed: RoutedCosts | undefined): Parameters {
-    const byRouted = this.parameters.get(core) ?? new Map<RoutedCosts | undefined, Parameters>();
-    this.parameters.set(core, byRouted);
-    let found = byRouted.get(routed);
-    if (found === undefined) {
-      const [experts, dense] = partition(routed?.parameters ?? [], (p) => p.kind === 'expert');
-      const others = [...core.parameters, ...dense];
-      const text = JSON.stringify(others);
-      const id = this.parameterIds.get(text) ?? this.parameterIds.size;
-      this.parameterIds.set(text, id);
-      byRouted.set(routed, (found = { id, experts, others }));
-    }
-    return found;
-  }
-
-  private units(made: MadeLayout, checkpoint: Checkpoint, { once, paired = false }: Ways): MadeUnits {
-    let byWay = made.units.get(checkpoint);
-    if (byWay === undefined) made.units.set(checkpoint, (byWay = []));
-    const way = Number(once) + 2 * Number(paired);
-    return (byWay[way] ??= this.madeUnits(made, checkpoint, { once, paired }));
-  }
-
-  private madeUnits(made: MadeLayout, checkpoint: Checkpoint, ways: Ways): MadeUnits {
-    const request = this.request(made, checkpoint, ways);
-    const key = ways.paired === true ? `${checkpoint} paired` : checkpoint;
-    let passes = made.passes.get(key);
-    if (passes === undefined) made.passes.set(key, (passes = passUnits(request)));
-    return { built: withStates(passes, request) };
-  }
-
-  private all(units: MadeUnits): readonly Unit[] {
-    return (units.all ??= ofModel(units.built, this.kinds));
-  }
-
-  private least(strict: MadeUnits, plain: MadeUnits): LeastUnits {
-    return (strict.least ??= leastUnits(strict.built, plain.built, this.builtOf, this.overlaps));
+    return this.parts.groupsOf(sizes, kind);
   }
 
   /** Whether states and the least temporary bytes alone are over the budget, however the layout is tuned otherwise. */
   isOver(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, once: boolean): boolean {
-    const plain = this.units(this.made(core, routed, layout), 'none', { once });
-    return isOverInMean(this.budgetBytes, this.least(plain, plain), layout.sizes.pp);
+    const plain = this.parts.units(this.parts.made(core, routed, layout), 'none', { once });
+    return isOverInMean(this.budgetBytes, this.parts.least(plain, plain), layout.sizes.pp);
   }
 
   /**
@@ -249,34 +126,34 @@ export class Composer {
     const { pp } = sizes;
     const m = this.microbatches(sizes, microbatch);
     if (m === 0) return undefined;
-    const made = this.made(core, routed, { sizes, kind });
-    const plain = this.units(made, 'none', tuning);
-    const count = this.builtOf.length;
+    const made = this.parts.made(core, routed, { sizes, kind });
+    const plain = this.parts.units(made, 'none', tuning);
+    const count = this.parts.builtOf.length;
     if (count - (tuning.asStated === true ? 0 : 2) < pp * v || (schedule === 'interleaved' && m % pp !== 0))
       return undefined;
     // Passes that fill and empty the pipeline have no other microbatch beside them: all get the mean of what is saved.
     const share = paired ? 1 - passesAlone(pp, v, m) / (m * v) : 0;
     const { budgetBytes, overlaps } = this;
     const { fitting = false, below = Infinity } = limits;
-    const whole = this.least(plain, plain);
+    const whole = this.parts.least(plain, plain);
     // What is recomputed has the same states, and briefly what it recomputes.
     if (fitting && isOverInMean(budgetBytes, whole, pp)) return undefined;
     // It takes no less time, too; of what is paired no more than all exchanges hides.
     if (takesAtLeast(below, paired ? { ...whole, pairedSeconds: whole.exchangeSeconds } : whole, { pp, microbatches: m, share })) return undefined; // prettier-ignore
-    const strict = this.units(made, checkpoint, tuning);
-    const least = this.least(strict, plain);
+    const strict = this.parts.units(made, checkpoint, tuning);
+    const least = this.parts.least(strict, plain);
     if (takesAtLeast(below, least, { pp, microbatches: m, share })) return undefined;
     const bounds =
       tuning.asStated === true
         ? tuning.stageLayers === undefined
           ? evenBounds(count - 2, pp * v)
           : statedBounds(tuning.stageLayers)
-        : stageBounds(pp, { units: strict.built, built: this.builtOf }, tuning, m, budgetBytes);
+        : stageBounds(pp, { units: strict.built, built: this.parts.builtOf }, tuning, m, budgetBytes);
     const inFlight = Array.from({ length: pp }, (_, i) => Math.min(m * v, keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i) + Number(paired))); // prettier-ignore
     const held = this.held.of(schedule, { devices: pp, microbatches: m, chunks: v }, inFlight, paired);
     if (fitting && isOverSomewhere(budgetBytes, least, bounds, held, paired)) return undefined;
     const spans = Array.from({ length: pp * v }, (_, k): Span => ({ first: bounds[k], end: bounds[k + 1] }));
-    const [again, kept] = [this.all(strict), this.all(plain)];
+    const [again, kept] = [this.parts.all(strict), this.parts.all(plain)];
     const keptOf =
       plain === strict
         ? spans.map(({ first, end }) => end - first)
@@ -379,8 +256,8 @@ export class Composer {
    */
   leastOf(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout): { readonly seconds: number; readonly bytes: () => number } {
     const { pp } = layout.sizes;
-    const { keyValueBytes, overlaps, system } = this;
-    const made = this.made(core, routed, layout);
+    const { keyValueBytes, overlaps, system } = this.parts;
+    const made = this.parts.made(core, routed, layout);
     const states = { costs: () => [], sums: [] };
     const bare: UnitRequest = { core, routed, ...layout, checkpoint: 'none', paired: overlaps, groups: made.groups, overlaps, system, keyValueBytes, states };
     const units = ofModel(unitCosts(bare), this.kinds);
@@ -389,7 +266,7 @@ export class Composer {
     return {
       seconds: (m * passes) / pp,
       bytes: () => {
-        const full = this.all(this.units(this.made(core, routed, layout), 'full', { once: false }));
+        const full = this.parts.all(this.parts.units(this.parts.made(core, routed, layout), 'full', { once: false }));
         const kept = add(full, (u) => u.states[0] + u.states[1] + u.states[2] + u.keptBytes);
         return kept / pp + Math.min(...units.map((u) => u.temporaryBytes));
       },
@@ -420,7 +297,7 @@ export class Composer {
 
   /** Collectives of one step on the device that works longest. */
   traffic(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, tuning: LayoutTuning, figures: Figures): Traffic[] {
-    const request = this.request(this.made(core, routed, layout), tuning.checkpoint, tuning);
+    const request = this.parts.request(this.parts.made(core, routed, layout), tuning.checkpoint, tuning);
     return stepTraffic(request, this.kinds, figures.place, figures.microbatches);
   } // prettier-ignore
 }
@@ -443,8 +320,6 @@ interface Slower {
 /** Four products of a layer, with two operands and a gradient each, 4 bytes a number. */
 const LARGEST_BYTES = 4 * 3 * 4;
 
-type Ways = Pick<LayoutTuning, 'once' | 'paired'>;
-
 /** One device of a pipeline. */
 interface DeviceFigures {
   /** Its chunks. */
@@ -459,16 +334,10 @@ interface DeviceFigures {
   readonly busy: number;
 }
 
-/** Layouts whose dense parameters are priced and kept. */
-const MOST_COSTS = 16_384;
 const total3 = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;
 
 function add<T>(list: readonly T[], of: (item: T) => number): number {
   let sum = 0;
   for (const item of list) sum += of(item);
   return sum;
-}
-
-function partition<T>(list: readonly T[], accepts: (item: T) => boolean): [T[], T[]] {
-  return [list.filter(accepts), list.filter((item) => !accepts(item))];
 }
