@@ -15,10 +15,11 @@ from .folder import Plan, load
 
 if TYPE_CHECKING:
     from .auto import auto_parallelize
+    from .distribute import parallelize
     from .graph_capture import Captured, capture
     from .inputs import gather_outputs, shard_inputs
     from .joint import compile_joint, joint_graph
-    from .module import ParallelModule, parallelize
+    from .module import ParallelModule
 
 __version__ = "0.1.0"
 __all__ = [
@@ -48,7 +49,7 @@ _NEEDS_TORCH = {
     "compile_joint": "joint",
     "gather_outputs": "inputs",
     "joint_graph": "joint",
-    "parallelize": "module",
+    "parallelize": "distribute",
     "shard_inputs": "inputs",
 }
 

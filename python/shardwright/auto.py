@@ -13,10 +13,11 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from . import errors
 from .command import plan as make_plan
+from .distribute import parallelize
 from .errors import MismatchError, ShardwrightError
 from .folder import load
 from .graph_capture import capture
-from .module import ParallelModule, parallelize
+from .module import ParallelModule
 
 
 def auto_parallelize(

@@ -1,0 +1,127 @@
+"""Takes a model over by a plan. In: the model, its plan and a device mesh. Out: a module whose parameters are DTensors.
+
+DTensors are what state, checkpoints, optimizers and clipping see; the step itself is the plan's program (`run.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+
+from .agreement import check_ranks
+from .errors import MismatchError
+from .folder import Plan, load
+from .module import ParallelModule
+from .placements import as_dtensor, part_of, placements
+from .run import STATES, Run
+
+
+def parallelize(
+    model: nn.Module,
+    plan: Plan | str | os.PathLike[str],
+    device_mesh: DeviceMesh,
+    *,
+    compile: bool | Literal["joint"] = False,
+    timeout: timedelta | None = None,
+    check_hosts: bool = True,
+) -> ParallelModule:
+    """Takes a model over: its parameters and buffers become DTensors, its forward and backward the plan's programs.
+
+    Every rank must hold the same weights, say by the same seed, or the model must be on the meta device; then call
+    `to_empty(device=...)` and load a checkpoint or initialise: no rank ever holds a whole parameter.
+
+    Args:
+        model: the model that was captured.
+        plan: from `plan` or `load`, or the folder.
+        device_mesh: of the plan's sizes, in its order.
+        compile: run the local programs through `torch.compile`; "joint": as one joint graph through AOTAutograd and Inductor, which
+            is what `compile_joint` does.
+        timeout: of the collectives; a rank that does not come within it ends the run. Default: that of the groups.
+        check_hosts: refuse ranks that lie on other hosts than the plan was priced for, where the launcher says where they are.
+
+    Raises:
+        MismatchError: where model, mesh or hosts are not those of the plan, or ranks have other plans, with both values; where a
+            program that decides by values is to be compiled.
+    """
+    opened = plan if isinstance(plan, Plan) else load(plan)
+    decides: tuple[str, ...] = getattr(opened.program, "DECIDES", ())
+    if compile and decides:
+        raise MismatchError(
+            "E_COMPILE",
+            f"values decide what {', '.join(decides)} run, and torch.compile takes no collectives in its own conditions",
+            hint="compile=False; scan and map, whose number of trips is known, are compiled.",
+        )
+    try:
+        here = opened.program.Here(device_mesh)
+    except ValueError as error:
+        made = f"init_device_mesh(device, {opened.mesh_shape}, mesh_dim_names={opened.mesh_dim_names})"
+        raise MismatchError("E_MESH", str(error), hint=made) from error
+    if timeout is not None:
+        for name in here.groups.values():
+            dist.distributed_c10d._set_pg_timeout(timeout, dist.distributed_c10d._resolve_process_group(name))  # type: ignore[attr-defined]
+    _check_model(model, opened)
+    check_ranks(opened, device_mesh, check_hosts)
+    _distribute(model, opened, device_mesh, here)
+    module = ParallelModule(Run(model, opened, device_mesh, here, compile is True))
+    if compile == "joint":
+        # Its parts of PyTorch are slow to import.
+        from .joint import compile_joint
+
+        compile_joint(module)
+    return module
+
+
+def _check_model(model: nn.Module, plan: Plan) -> None:
+    """Refuses a model whose parameters and buffers are not those of the plan; says which."""
+    entries = [entry for entry in plan.placements["primals"] if entry["role"] in STATES]
+    wanted = {entry["of"]: f"{entry['dtype']}{entry['shape']}" for entry in entries}
+    tensors = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    found = {name: f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for name, t in tensors}
+    kinds = [
+        [f"{name} is missing" for name in wanted if name not in found],
+        [f"{name} is not in the plan" for name in found if name not in wanted],
+        [f"{name} is {found[name]}, planned is {wanted[name]}" for name in wanted if found.get(name, wanted[name]) != wanted[name]],
+    ]
+    if not any(kinds):
+        return
+    faults = [fault for kind in kinds for fault in kind[:3]]
+    rest = sum(map(len, kinds)) - len(faults)
+    more = f"; and {rest} more" if rest else ""
+    raise MismatchError(
+        "E_MODEL",
+        f"{type(model).__name__} is not the model that was planned ({plan.placements['model']}): {'; '.join(faults)}{more}",
+        hint="capture and plan this model.",
+    )
+
+
+def _distribute(model: nn.Module, plan: Plan, mesh: DeviceMesh, here: Any) -> None:
+    """Replaces every parameter and buffer of a model by its DTensor; each rank keeps its own part alone."""
+    made: dict[torch.Tensor, torch.Tensor] = {}
+    for entry in plan.placements["primals"]:
+        if entry["role"] not in STATES:
+            continue
+        path, _, last = entry["of"].rpartition(".")
+        owner = model.get_submodule(path)
+        table: dict[str, Any] = owner._parameters if last in owner._parameters else owner._buffers
+        whole = table[last]
+        # Tied names are one tensor, which stays one; a tensor is a key by its identity.
+        if whole not in made:
+            made[whole] = _placed(whole, entry, plan, mesh, here)
+        table[last] = made[whole]
+
+
+def _placed(whole: torch.Tensor, entry: dict[str, Any], plan: Plan, mesh: DeviceMesh, here: Any) -> torch.Tensor:
+    if isinstance(whole, DTensor):
+        raise MismatchError("E_MODEL", "it is a DTensor already", place=entry["of"], hint="give the plain model.")
+    device = here.device if whole.device.type != "meta" else whole.device
+    with torch.no_grad():
+        own = part_of(whole.detach(), placements(entry), plan.mesh_shape, here.coordinate)
+        dtensor = as_dtensor(own.to(device, copy=True).contiguous(), entry, mesh)
+    return nn.Parameter(dtensor, requires_grad=whole.requires_grad) if isinstance(whole, nn.Parameter) else dtensor
