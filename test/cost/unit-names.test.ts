@@ -26,7 +26,8 @@ const WITHOUT_UNIT = new Set(
   bins gap TIE columns version furtherTokens query keyValue rotary pairWidth forwardShare backwardShare
   INTRA_EFFICIENCY INTER_EFFICIENCY devicesPerTray usedPerHost hostSize idleDevices heldDevices oversubscription amount pue
   tokens steps goodput tokensPerStep tokensPerCurrency accelerators chips_per_host nvlink_domain accelerators_per_tray
-  HEADROOM headroomOf p10 p50 p90 runs memoryRuns bias rank fitProbability weightedQuantile`.split(/\s+/),
+  HEADROOM headroomOf p10 p50 p90 runs memoryRuns bias rank fitProbability weightedQuantile
+  part share processorsOf`.split(/\s+/),
 );
 
 /** Fields of the trace-event format, in microseconds (`timeline/trace.ts`), and of `data/hardware.json`, whose units stand inside. */
@@ -47,6 +48,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   secondsSaved: 'seconds: a key of the audit that is published so',
   recost: 'seconds',
   pricedLayers: 'count',
+  priceRows: 'units of a choice problem: a bound',
 };
 
 interface Found {
