@@ -110,7 +110,7 @@ describe('the bound on an overlapped step', () => {
         );
         const { shares } = bestMixture([costs.cut(choice)], stretches, costs.places);
         for (const packing of [none, costs.packing(shares), randomPacking(costs, next)]) {
-          const { constant, slopes } = costs.cut(choice);
+          const { constant, slopes } = costs.cut(choice, packing);
           const bound = slopes.reduce((sum, slope, i) => sum + slope * packing.shares[i], constant);
           expect(bound).toBeLessThanOrEqual(Math.min(...ways) * (1 + 1e-9));
         }
