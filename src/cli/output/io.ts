@@ -56,7 +56,7 @@ function codeOf(character: string): string {
 
 /** Prints what a command answers: one JSON value with `--json`, else its text. */
 export function answer<T>(
-  io: CliIo,
+  io: Pick<CliIo, 'stdout'>,
   { json }: { readonly json?: boolean },
   value: T,
   text: (value: T) => string,

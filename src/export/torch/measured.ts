@@ -47,7 +47,7 @@ export function runCalibration(
     const result = metaOf(node);
     if (tensors === undefined || result === undefined) continue;
     const bytes = [...tensors, result].reduce((sum, meta) => sum + metaBytes(meta), 0);
-    if (node.target in PRODUCTS) {
+    if (Object.hasOwn(PRODUCTS, node.target)) {
       const [a, b] = PRODUCTS[node.target].map((k) => tensors[k]);
       const [[m, k], [, n]] = [a.shape, b.shape];
       const { unit } = matrixPeak(cluster, result.dtype);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { answer, jsonPieces, type CliIo } from '../../../src/cli/output/io.ts';
+import { answer, jsonPieces } from '../../../src/cli/output/io.ts';
 
 describe('JSON in pieces', () => {
   it('is the text of JSON.stringify, whatever the value', () => {
@@ -30,7 +30,7 @@ describe('JSON in pieces', () => {
 
   it('an answer ends with one line break', () => {
     let out = '';
-    const io = { stdout: (text: string) => void (out += text) } as unknown as CliIo;
+    const io = { stdout: (text: string) => void (out += text) };
     answer(io, { json: true }, { a: [1, 2] }, () => 'text');
     answer(io, {}, { a: [1, 2] }, () => 'text');
     expect(out).toBe('{"a":[1,2]}\ntext\n');
