@@ -42,7 +42,7 @@ export const registerDoctor = command({
   usage: 'doctor <plan>',
   summary: 'a profiler trace of a real run beside the prices of the plan',
   description:
-    'Matches the calls and collectives of a traced step with those of the plan, by name and order. Prints measured and predicted seconds and the five largest misses. Reads traces of CPU runs of the Python package.\n\nExample:\n  $ shardwright doctor out/ --run trace.json',
+    'Matches the calls and collectives of a traced step with those of the plan, by name and order. Prints measured and predicted seconds and the five largest misses. Reads traces of the Python package on CPUs and GPUs. Give the --order and --bucket that the program was exported with.\n\nExample:\n  $ shardwright doctor out/ --run trace.json',
   flags: DOCTOR_COMMAND,
   run: async (options, { io }, path: string) => (await import('./doctor.ts')).doctorCommand(path, options, io),
 });
