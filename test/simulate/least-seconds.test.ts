@@ -49,7 +49,7 @@ describe('the least seconds of a step', () => {
     ['gpt2-2l', 'dp=8', 'nccl'],
     ['mixtral-tiny', 'dp=8', 'alpha-beta'],
   ] as const)(
-    '%s on %s under %s: the plan that is taken is that of simulating all recipes, or faster, and the bound is below all',
+    '%s on %s under %s: the plan that is taken is that of simulating all recipes, and the bound is below all',
     async (name, mesh, cost) => {
       const prepared = prepare(load(`torch/${name}/joint.expanded`), request(mesh, { cost }), TABLE);
       const recipes = await priceRecipes(prepared);
@@ -63,9 +63,7 @@ describe('the least seconds of a step', () => {
       const { best } = all;
       const recipe = best.simulatedSeconds < base.simulatedSeconds * (1 - 0.005) ? best : base;
       expect(step.baseSimulatedSeconds).toBe(base.simulatedSeconds);
-      // A plan of the bound's problem may be faster than every recipe.
-      if (step.name !== '') expect(step.simulatedSeconds).toBe(recipe.simulatedSeconds);
-      else expect(step.simulatedSeconds).toBeLessThan(best.simulatedSeconds);
+      expect(step.simulatedSeconds).toBe(recipe.simulatedSeconds);
       // The bound is below every plan that was simulated.
       expect(step.boundSeconds).toBeGreaterThan(0);
       for (const { simulatedSeconds } of all.candidates)

@@ -45,7 +45,8 @@ const BOUND_DIMS = 2;
 
 /**
  * Simulates the plan, and every known choice that the request admits, whose peak fits and that may be faster by enough: what its
- * step takes at least (`longestPath`) says so before. One problem then bounds the step of every plan (`boundOverlap`). The proof stays that of costs one after another: its gap says what the plan gives away there.
+ * step takes at least (`longestPath`) says so before. One problem then bounds the step of every plan (`boundOverlap`). The proof
+ * stays that of costs one after another: its gap says what the plan gives away there.
  *
  * @param result the plan of least seconds one after another
  */
