@@ -10,7 +10,7 @@ import { planOfChoice, type PlannedResult } from '../../plan/search/result.ts';
 import { NoChoiceInTime } from '../../solver/solve.ts';
 import { percentText, secondsText } from '../../units.ts';
 import { CandidatePool } from './candidates.ts';
-import { boundOverlap } from './search.ts';
+import { boundOverlap } from './bound.ts';
 
 /** A choice that is known, by its name. */
 interface KnownChoice {
@@ -57,17 +57,17 @@ export async function overlappedStep(result: PlannedResult, known: readonly Know
   const enoughSeconds = base.simulatedSeconds * (1 - WORTH);
   const work = stepWorkFor(prepared.model, { launchSeconds: LAUNCH_SECONDS, bucketBytes: DEFAULT_BUCKET_BYTES }, choice);
   const admitted = known.filter((other) => pool.admits(other.choice));
+  const paths = [{ choice, path: longestPath(work, choice) }];
   for (const other of admitted) {
     if (deadline.isOver) break;
-    const atLeastSeconds = longestPath(work, other.choice).seconds;
-    if (atLeastSeconds < enoughSeconds) pool.add(other.choice, atLeastSeconds);
+    const path = longestPath(work, other.choice);
+    paths.push({ choice: other.choice, path });
+    if (path.seconds < enoughSeconds) pool.add(other.choice, path.seconds);
   }
   const { best } = pool;
   const { sizes } = prepared.model.space.mesh;
   const isBounded = sizes.filter((n) => n > 1).length <= BOUND_DIMS && !deadline.isOver;
-  const choices = admitted.map((other) => other.choice);
-  const boundSeconds = isBounded ? await inTime(() => boundOverlap(prepared, work, pool, choices, deadline)) : 0;
-  // What the bound's problem gives is of no use to somebody who asked for a proof one after another; `--overlap` takes such plans.
+  const boundSeconds = isBounded ? await inTime(() => boundOverlap(prepared, work, paths, deadline)) : 0;
   const taken = best.simulatedSeconds < enoughSeconds ? best : base;
   const step = {
     simulatedSeconds: taken.simulatedSeconds,

@@ -79,8 +79,6 @@ const IN_VAIN = 12;
 const PASSES = 2;
 /** How far a packing goes towards that of the best bound so far. */
 const SMOOTHING = 0.5;
-/** Bins of kernels of the bound that `plan` prints by default: prices differ from bin to bin, so that many take longer. */
-const DEFAULT_BINS = 4;
 /** A plan that is faster by less is none. */
 const BETTER = 1e-4;
 
@@ -113,21 +111,6 @@ export async function searchOverlap(prepared: Candidates & Pick<Prepared, 'given
   return { base: candidates[0], best, candidates, boundSeconds, gap: gap < ROUNDING ? 0 : gap };
 } // prettier-ignore
 
-/**
- * The cheapest certified bound, for plans whose step is not searched for: one problem, under the packing that is worth most against
- * all plans that are known. Its own plan is simulated where it may be the fastest.
- *
- * @param work with the launches and buckets of the simulation
- * @param known choices of the problem, simulated or not
- * @returns seconds that the step of no plan of the problem goes below; 0 where the time was over before any was proven
- */
-export async function boundOverlap(prepared: Candidates & Pick<Prepared, 'given'>, work: StepWork, pool: CandidatePool, known: readonly Int32Array[], deadline: Deadline): Promise<number> {
-  const search = new Alternation(prepared, work, DEFAULT_BINS, pool, deadline, true);
-  for (const choice of known) search.know(choice);
-  await search.alternate('bound', 1);
-  return search.boundSeconds;
-} // prettier-ignore
-
 function isBetter({ simulatedSeconds }: OverlapCandidate, beforeSeconds: number): boolean {
   return simulatedSeconds < beforeSeconds * (1 - BETTER);
 }
@@ -146,8 +129,6 @@ class Alternation {
     private readonly bins: number,
     private readonly pool: CandidatePool,
     private readonly deadline: Deadline,
-    /** Whether only answers are simulated that may be the fastest. */
-    private readonly isSparing = false,
   ) {
     const { model, request, given } = prepared;
     this.answers = [pool.best.choice];
@@ -157,7 +138,7 @@ class Alternation {
 
   /** Takes a choice for an answer, and simulates it. Whether it is new. */
   look(choice: Int32Array): boolean {
-    this.pool.add(choice, this.isSparing ? this.pathOf(choice).seconds : undefined);
+    this.pool.add(choice);
     return this.know(choice);
   }
 

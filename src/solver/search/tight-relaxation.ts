@@ -10,21 +10,16 @@ import { ASCENT, ELIMINATION, SEARCH } from './limits.ts';
 import { Trws } from '../dual/trws.ts';
 import { STEP } from '../check/certificate-format.ts';
 import { hashProblem, verifyHashed } from '../check/verify.ts';
-import type { Fold } from '../fold/fold.ts';
 import type { PreparedProblem } from './prepared.ts';
 import type { Network } from '../network/network.ts';
-import type { Pool } from '../store/pool.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
 import type { Workspace } from './workspace.ts';
 import { Search } from './branch-and-bound.ts';
-import type { StepCertificate, Problem } from '../types.ts';
-import { type Shifts, shiftsOf, liftShifts } from '../dual/lift.ts';
+import type { StepCertificate } from '../types.ts';
+import { messageLists } from './message-lists.ts';
 
 /** With larger tables (three mesh dims and more) the reductions that the search makes first are worth their time. */
 const MOST_CELLS = 6_000_000;
-/** Blocks kept on either side of the middle when messages converge, and the sweeps they take. */
-const MARGIN = 3;
-const SPREAD_SWEEPS = 2;
 const SERIES = { ...ELIMINATION.easy, series: true };
 
 /** A choice and what is known of it. */
@@ -74,9 +69,15 @@ export function solveTightRelaxation(
   const objective = evaluate(choice);
   if (objective === Infinity) return { choice, tight: false, folded, breaksRows: true };
   if (!certify) return { choice, tight: true, folded };
-  const shifts = liftShifts(net.pool, work.series ?? [], shiftsOf(work, messages));
-  const spread = fold === undefined ? { shifts, edge: undefined } : spreadShifts(net, fold, shifts, workspace);
-  const certificate = certificateOf(problem, net.pool, spread.shifts, spread.edge);
+  const { lists, first, second } = messageLists(prepared, work, messages, workspace);
+  const steps = [STEP.messages, lists.length, lists.length + 1];
+  const certificate: StepCertificate = {
+    version: 1,
+    problem: hashProblem(problem),
+    rows: [],
+    steps,
+    lists: [...lists, first, second],
+  };
   const verdict = verifyHashed(problem, certificate.problem, { choice, objective, certificate });
   const proven = verdict.accepted && isLeast(problem, objective, Number(verdict.bound));
   return { choice, tight: true, folded, ...(proven ? { proven: { certificate, bound: Number(verdict.bound) } } : {}) };
@@ -159,83 +160,4 @@ function search(
   const bound = full.solve(net);
   const { best } = full;
   return best !== undefined && bound >= best.objective - original.slack ? best.choice : undefined;
-}
-
-/** Shifts by edge, and the edge that each edge of the long network takes its shifts from (undefined: its own). */
-interface Spread {
-  readonly shifts: readonly (Shifts | undefined)[];
-  readonly edge: Int32Array | undefined;
-}
-
-/**
- * A few sweeps of a network with some more blocks, all in lock step: what the blocks in its middle say then holds for any
- * number of blocks between them.
- */
-function spreadShifts(net: Network, fold: Fold, shifts: readonly (Shifts | undefined)[], workspace: Workspace): Spread {
-  const wide = fold.wider(MARGIN);
-  const target = wide?.short ?? net.clone();
-  workspace.reducer.sumParallel(target);
-  const origin = wide?.origin;
-  const rank = origin === undefined ? fold.lockstep : origin.map((i) => fold.lockstep[i]);
-  // Edge of the target -> edge of the short network, and how many edges of the long one it stands for.
-  const twin = new Int32Array(target.factors.length).fill(-1);
-  const count = new Float64Array(target.factors.length);
-  for (let e = 0; e < fold.edge.length; e++) {
-    const there = wide === undefined ? e : wide.edge[e];
-    if (there < 0) continue;
-    count[there]++;
-    if (twin[there] < 0) twin[there] = fold.edge[e];
-  }
-  // What all layers read gives each of them its part.
-  const weights = new Float64Array(2 * target.factors.length).fill(1);
-  target.factors.forEach((f, e) => {
-    f?.vars.forEach((v, side) => {
-      if (fold.outside[origin === undefined ? v : origin[v]] === 1) weights[2 * e + side] = count[e];
-    });
-  });
-  const messages = new Trws(target, rank, weights);
-  target.factors.forEach((f, e) => {
-    const pair = twin[e] < 0 ? undefined : shifts[twin[e]];
-    if (f === undefined || pair === undefined) return;
-    for (const side of [0, 1] as const) {
-      const start = messages.start[2 * e + side];
-      target.pool.mapOf(f.maps[side]).forEach((c, a) => {
-        if (c >= 0) messages.to[start + c] = pair[side][a];
-      });
-    }
-  });
-  for (let sweep = 0; sweep < SPREAD_SWEEPS; sweep++) messages.sweep();
-  workspace.meter.spend({ messageSteps: messages.steps });
-  return { shifts: shiftsOf(target, messages), edge: wide?.edge };
-}
-
-/** The messages of all edges as lists that equal edges share. */
-function certificateOf(
-  problem: Problem,
-  pool: Pool,
-  shifts: readonly (Shifts | undefined)[],
-  edge: Int32Array | undefined,
-): StepCertificate {
-  const names = new Map<number, number>();
-  const lists: (readonly number[])[] = [];
-  const name = (shift: Float64Array): number => {
-    const id = pool.vector(shift);
-    let list = names.get(id);
-    if (list === undefined) {
-      list = lists.push(Array.from(pool.vectorOf(id))) - 1;
-      names.set(id, list);
-    }
-    return list;
-  };
-  const own = shifts.map((pair) => pair && ([name(pair[0]), name(pair[1])] as const));
-  const edges = problem.edges.first.length;
-  const first = new Array<number>(edges).fill(-1);
-  const second = new Array<number>(edges).fill(-1);
-  for (let e = 0; e < edges; e++) {
-    const pair = own[edge === undefined ? e : edge[e]];
-    if (pair === undefined) continue;
-    [first[e], second[e]] = pair;
-  }
-  const steps = [STEP.messages, lists.length, lists.length + 1];
-  return { version: 1, problem: hashProblem(problem), rows: [], steps, lists: [...lists, first, second] };
 }

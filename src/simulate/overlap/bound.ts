@@ -1,0 +1,57 @@
+/**
+ * The cheapest certified bound on the overlapped step, for plans whose step is not searched for. In: plans that are known. Out: seconds
+ * that no plan of their problem goes below.
+ */
+import type { LongestPath } from '../../plan/overlap/longest-path.ts';
+import type { StepWork } from '../../plan/overlap/step-work.ts';
+import { StreamCosts } from '../../plan/overlap/stream-costs.ts';
+import type { Deadline } from '../../plan/request/deadline.ts';
+import { workOn } from '../../plan/request/work-limits.ts';
+import { restrictionOf } from '../../plan/restrict/pins.ts';
+import type { Prepared } from '../../plan/prepare.ts';
+import { bestMixture } from '../../solver/dual/best-mixture.ts';
+import { compactProblem } from '../../solver/problem/restrict.ts';
+import { messageBound } from '../../solver/search/message-bound.ts';
+import { solve } from '../../solver/solve.ts';
+import type { Problem } from '../../solver/types.ts';
+
+/** Bins of kernels: prices differ from bin to bin, so that many take longer. */
+const BINS = 4;
+/** A sweep of messages that raises the bound by a smaller share is the last. */
+const LEAST_GAIN = 1e-4;
+const MOST_SWEEPS = 40;
+/** Where rows have their say, the problem may end this near to its optimum. */
+const GAP = 1e-3;
+
+/**
+ * One problem, under the packing that is worth most against all plans that are known, and bounded by messages; where what they point
+ * at breaks a row, the search bounds it with its rows.
+ *
+ * @param work with the launches and buckets of the simulation
+ * @param known choices of the problem, each with its longest path
+ * @returns 0 where the time was over before any bound was proven
+ */
+export async function boundOverlap(prepared: Pick<Prepared, 'model' | 'request' | 'given'>, work: StepWork, known: readonly { readonly choice: Int32Array; readonly path: LongestPath }[], deadline: Deadline): Promise<number> {
+  const { model, request, given } = prepared;
+  const costs = new StreamCosts(work, BINS, known.map(({ path }) => path)); // prettier-ignore
+  const { shares } = bestMixture(known.map(({ choice }) => costs.cut(choice)), costs.stretches, costs.places); // prettier-ignore
+  const narrowed = compactProblem(costs.problem(costs.packing(shares)), restrictionOf(model, request, given).restriction.kept());
+  const { problem } = narrowed;
+  const found = messageBound(problem, { minGain: LEAST_GAIN, sweeps: MOST_SWEEPS, stopped: () => deadline.isOver });
+  if (found?.choice !== undefined && keepsRows(problem, found.choice)) return found.bound / model.unitsPerSecond;
+  const { bound } = await solve(problem, {
+    engine: 'exact',
+    // A bound of a folded network stands with its certificate only.
+    certify: true,
+    gap: GAP,
+    seed: request.seed,
+    workLimit: workOn(problem),
+    starts: known.flatMap(({ choice }) => narrowed.contract(choice) ?? []),
+    ...deadline.solveOptions,
+  });
+  return (found === undefined ? bound : Math.max(bound, found.bound)) / model.unitsPerSecond;
+} // prettier-ignore
+
+function keepsRows({ rows = [] }: Problem, choice: Int32Array): boolean {
+  return rows.every(({ variables, amounts, bound }) => amounts.reduce((sum, own, k) => sum + own[choice[variables[k]]], 0) <= bound);
+} // prettier-ignore

@@ -1,0 +1,109 @@
+/**
+ * Messages of a network that was shortened and reduced, as lists for every edge of the problem. In: a prepared problem, its short or
+ * whole network after series eliminations, messages on it. Out: what the checker reads: for each edge the cost that leaves it for its
+ * two variables.
+ */
+import type { Fold } from '../fold/fold.ts';
+import { liftShifts, type Shifts, shiftsOf } from '../dual/lift.ts';
+import { Trws } from '../dual/trws.ts';
+import type { Network } from '../network/network.ts';
+import type { PreparedProblem } from './prepared.ts';
+import type { Workspace } from './workspace.ts';
+
+/** Blocks kept on either side of the middle when messages converge, and the sweeps they take. */
+const MARGIN = 3;
+const SPREAD_SWEEPS = 2;
+
+/** Lists of costs by value; for each edge of a problem the list of its first and second variable, -1: none. */
+export interface MessageLists {
+  readonly lists: readonly (readonly number[])[];
+  readonly first: readonly number[];
+  readonly second: readonly number[];
+}
+
+/**
+ * The messages of all edges as lists that equal edges share.
+ *
+ * @param work the short network of the problem, else its whole one, after series eliminations that it has recorded
+ */
+export function messageLists(prepared: PreparedProblem, work: Network, messages: Trws, workspace: Workspace): MessageLists {
+  const { net, fold, problem } = prepared;
+  const { pool } = net;
+  const lifted = liftShifts(pool, work.series ?? [], shiftsOf(work, messages));
+  const { shifts, edge } = fold === undefined ? { shifts: lifted, edge: undefined } : spreadShifts(net, fold, lifted, workspace);
+  const names = new Map<number, number>();
+  const lists: (readonly number[])[] = [];
+  const name = (shift: Float64Array): number => {
+    const id = pool.vector(shift);
+    let list = names.get(id);
+    if (list === undefined) {
+      list = lists.push(Array.from(pool.vectorOf(id))) - 1;
+      names.set(id, list);
+    }
+    return list;
+  };
+  const own = shifts.map((pair) => pair && ([name(pair[0]), name(pair[1])] as const));
+  const edges = problem.edges.first.length;
+  const first = new Array<number>(edges).fill(-1);
+  const second = new Array<number>(edges).fill(-1);
+  // Equal edges of two variables are one edge of the short network, which has the messages of both: the first takes them.
+  const taken = new Set<string>();
+  for (let e = 0; e < edges; e++) {
+    const twin = edge === undefined ? e : edge[e];
+    const pair = own[twin];
+    if (pair === undefined) continue;
+    const ends = `${problem.edges.first[e]},${problem.edges.second[e]},${twin}`;
+    if (edge !== undefined && taken.has(ends)) continue;
+    taken.add(ends);
+    [first[e], second[e]] = pair;
+  }
+  return { lists, first, second };
+} // prettier-ignore
+
+/** Shifts by edge, and the edge that each edge of the long network takes its shifts from (undefined: its own). */
+interface Spread {
+  readonly shifts: readonly (Shifts | undefined)[];
+  readonly edge: Int32Array | undefined;
+}
+
+/**
+ * A few sweeps of a network with some more blocks, all in lock step: what the blocks in its middle say then holds for any
+ * number of blocks between them.
+ */
+function spreadShifts(net: Network, fold: Fold, shifts: readonly (Shifts | undefined)[], workspace: Workspace): Spread {
+  const wide = fold.wider(MARGIN);
+  const target = wide?.short ?? net.clone();
+  workspace.reducer.sumParallel(target);
+  const origin = wide?.origin;
+  const rank = origin === undefined ? fold.lockstep : origin.map((i) => fold.lockstep[i]);
+  // Edge of the target -> edge of the short network, and how many edges of the long one it stands for.
+  const twin = new Int32Array(target.factors.length).fill(-1);
+  const count = new Float64Array(target.factors.length);
+  for (let e = 0; e < fold.edge.length; e++) {
+    const there = wide === undefined ? e : wide.edge[e];
+    if (there < 0) continue;
+    count[there]++;
+    if (twin[there] < 0) twin[there] = fold.edge[e];
+  }
+  // What all layers read gives each of them its part.
+  const weights = new Float64Array(2 * target.factors.length).fill(1);
+  target.factors.forEach((f, e) => {
+    f?.vars.forEach((v, side) => {
+      if (fold.outside[origin === undefined ? v : origin[v]] === 1) weights[2 * e + side] = count[e];
+    });
+  });
+  const messages = new Trws(target, rank, weights);
+  target.factors.forEach((f, e) => {
+    const pair = twin[e] < 0 ? undefined : shifts[twin[e]];
+    if (f === undefined || pair === undefined) return;
+    for (const side of [0, 1] as const) {
+      const start = messages.start[2 * e + side];
+      target.pool.mapOf(f.maps[side]).forEach((c, a) => {
+        if (c >= 0) messages.to[start + c] = pair[side][a];
+      });
+    }
+  });
+  for (let sweep = 0; sweep < SPREAD_SWEEPS; sweep++) messages.sweep();
+  workspace.meter.spend({ messageSteps: messages.steps });
+  return { shifts: shiftsOf(target, messages), edge: wide?.edge };
+}
