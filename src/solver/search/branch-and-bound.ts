@@ -130,7 +130,11 @@ export class Search {
   }
 
   #proposeAt(net: Network, at: Int32Array): void {
-    if (evaluatePositions(net, at) !== Infinity) this.propose(net.complete(at));
+    const cost = evaluatePositions(net, at);
+    if (cost === Infinity) return;
+    // With prices a choice that keeps the rows costs no less than its positions do here.
+    if (net.rows.length > 0 && this.best !== undefined && cost >= this.best.objective) return;
+    this.propose(net.complete(at));
   }
 
   /**

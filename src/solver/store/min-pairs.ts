@@ -40,7 +40,10 @@ export class MinPairsMemo {
    */
   find(table: Table, axis: 0 | 1, map: number, first: number, second: number): MinPairs | null {
     const id = this.#keys.begin().add(table.id).add(axis).add(map).add(first).add(second).end();
-    return (this.#known[id] ??= minPairsOf(table, axis, this.#mapOf(map), this.#mapOf(first), this.#mapOf(second)));
+    // That there are none is an answer too: `??=` would ask again.
+    if (id === this.#known.length)
+      this.#known.push(minPairsOf(table, axis, this.#mapOf(map), this.#mapOf(first), this.#mapOf(second)));
+    return this.#known[id];
   }
 }
 
