@@ -63,6 +63,14 @@ export interface StepSplit {
   of(slot: PriceSlot, bytes: number, seconds: number): readonly number[];
 }
 
+/** Parts of the best plans between shardings that were named beforehand. */
+export interface PartsOfRoutes {
+  /** State of a sharding. */
+  stateOf(id: number): number;
+  /** By part and state of the target. */
+  from(id: number): readonly Float64Array[];
+}
+
 /**
  * The redistribution planner: one answer to "how does a tensor get from this sharding to that one, and what does it cost",
  * used for prices, reports, simulation and the device program. Plans are shortest paths over placement states
@@ -142,28 +150,11 @@ export class Redistributor {
     return out;
   }
 
-  /**
-   * `matrix` in parts: what of the seconds from each source to each target falls to each part. Sums of one split are kept by
-   * source, so that it is asked once for each step.
-   */
-  partsMatrix(
-    type: MovedType,
-    fromIds: ArrayLike<number>,
-    toIds: ArrayLike<number>,
-    split: StepSplit,
-  ): readonly Float64Array[] {
-    const width = toIds.length;
-    const out = Array.from({ length: split.count }, () => new Float64Array(fromIds.length * width));
-    const prices = this.pricesOf(type, [...Array.from(fromIds), ...Array.from(toIds)]);
-    const { graph } = prices;
-    for (let i = 0; i < fromIds.length; i++) {
-      const sums = this.partsFrom(prices, type, graph.stateOf(fromIds[i]), split);
-      for (let j = 0; j < width; j++) {
-        const target = graph.stateOf(toIds[j]);
-        for (let k = 0; k < split.count; k++) out[k][i * width + j] = sums[k][target];
-      }
-    }
-    return out;
+  /** What of the seconds between some shardings falls to each part. Sums of one split are kept, so that it is asked once for each step. */
+  parts(type: MovedType, ids: readonly number[], split: StepSplit): PartsOfRoutes {
+    const prices = this.pricesOf(type, ids);
+    const stateOf = (id: number): number => prices.graph.stateOf(id);
+    return { stateOf, from: (id) => this.partsFrom(prices, type, stateOf(id), split) };
   }
 
   /** By part and state: the parts of the best plans from one state. */

@@ -30,9 +30,9 @@ interface Load {
 
 /** The work of a model's steps under that price of buckets which is worth more for one plan. */
 export function stepWorkFor(model: Model, options: { readonly launchSeconds: number; readonly bucketBytes: number }, choice: Int32Array): StepWork {
-  const works = (['share', 'added'] as const).map((bucketPrice) => new StepWork(model, { ...options, bucketPrice }));
-  const [share, added] = works.map((work) => longestPath(work, choice).seconds);
-  return works[added > share ? 1 : 0];
+  const share = new StepWork(model, { ...options, bucketPrice: 'share' });
+  const added = new StepWork(model, { ...options, bucketPrice: 'added', like: share });
+  return longestPath(added, choice).seconds > longestPath(share, choice).seconds ? added : share;
 } // prettier-ignore
 
 /** Seconds are sums of doubles in two orders: no plan is dropped for a difference as small as this share. */

@@ -4,13 +4,13 @@
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import { communicates, type PriceSlot } from '../../cost/redistribution/slots.ts';
-import type { StepSplit } from '../../cost/redistribution/redistribute.ts';
+import type { PartsOfRoutes, StepSplit } from '../../cost/redistribution/redistribute.ts';
 import { internalError } from '../../errors.ts';
 import type { CopyVariable, Model, Use } from '../model/model.ts';
 import { splitStep } from './rules.ts';
 import { COMPUTE, LINK_STREAMS, Streams } from './streams.ts';
 
-/** Seconds that a move keeps each stream busy, row by row of its table; the compute stream with local copies. */
+/** Seconds that moves keep each stream busy, by stream and then by move; the compute stream with local copies. */
 export interface MoveParts {
   readonly alone: readonly Float64Array[];
   /**
@@ -22,17 +22,23 @@ export interface MoveParts {
   readonly added: readonly Float64Array[];
 }
 
+/** One move: place `at` of some parts. */
+export interface MoveEntry {
+  readonly parts: MoveParts;
+  readonly at: number;
+}
+
+/** A number for move `i` of some parts. */
+export type Weigh = (parts: MoveParts, i: number) => number;
+
 const PRICES = ['alone', 'share', 'added'] as const;
 /** What a collective is priced by. */
 export type CollectivePrice = (typeof PRICES)[number];
 const LINKS = LINK_STREAMS - 1;
 
-/**
- * The parts of the moves of a model, each worked out once: whole tables, and single entries of them. An entry of a table that is
- * not known whole is the only one that is worked out.
- */
+/** The parts of the moves of a model: of single ones, and whole tables weighed. */
 export class MoveTables {
-  private readonly parts = new Map<string, MoveParts>();
+  private readonly routes = new Map<string, Routes>();
   private readonly owners = new Map<number, Int32Array>();
   private readonly split: StepSplit;
   /** Those of `simulate` by default. */
@@ -47,88 +53,101 @@ export class MoveTables {
     this.streams = new Streams('link', model.space.mesh, model.cluster);
   } // prettier-ignore
 
-  /** From the owned placement to the copy of each value of a copy variable; nothing where it has none. */
-  ofCopy({ value, owned, copy }: CopyVariable, times: number, vector: number): MoveParts {
-    return this.known(`c${vector}`, () => this.made(value, owned, copy, times));
+  /** By value of a copy variable: what its copy takes, from the owned placement; 0 where it has none. */
+  weighCopy(variable: CopyVariable, times: number, vector: number, weigh: Weigh): Float64Array {
+    const { owned, copy } = variable;
+    const routes = this.routesOfCopy(variable, times, vector);
+    return Float64Array.from(owned, (id, z) => (copy[z] < 0 ? 0 : routes.weighed(id, copy[z], weigh)));
   }
 
   /** The redistributions of a use itself, by entry of its table. */
-  ofUse(use: Use, table: number): MoveParts {
-    return this.known(`u${table}`, () => this.used(use, this.ownedOf(use), this.copyOf(use), use.demands.specs));
+  weighUse(use: Use, table: number, weigh: Weigh): Float64Array {
+    const routes = this.routesOfUse(use, table);
+    const { owned, copy, wanted } = routes;
+    const known = new Map<number, Float64Array>();
+    const row = (id: number): Float64Array => {
+      let costs = known.get(id);
+      if (costs === undefined) known.set(id, (costs = Float64Array.from(wanted, (to) => routes.weighed(id, to, weigh))));
+      return costs;
+    };
+    const width = wanted.length;
+    const out = new Float64Array(owned.length * width);
+    for (let z = 0; z < owned.length; z++) {
+      const direct = row(owned[z]);
+      if (copy[z] < 0) {
+        out.set(direct, z * width);
+        continue;
+      }
+      const shared = row(copy[z]);
+      const [alone, fromCopy] = [routes.seconds(owned[z]), routes.seconds(copy[z])];
+      for (let j = 0; j < width; j++) out[z * width + j] = fromCopy[j] < alone[j] ? shared[j] : direct[j];
+    }
+    return out;
+  } // prettier-ignore
+
+  /** What making the copy takes, by entry of the table of the first use; 0 where that use does not take the copy. */
+  weighMaking(use: Use, table: number, weigh: Weigh): Float64Array {
+    const routes = this.routesOfUse(use, table);
+    const { owned, copy, wanted } = routes;
+    const width = wanted.length;
+    const out = new Float64Array(owned.length * width);
+    for (let z = 0; z < owned.length; z++) {
+      if (copy[z] < 0) continue;
+      const made = routes.weighed(owned[z], copy[z], weigh);
+      const [alone, fromCopy] = [routes.seconds(owned[z]), routes.seconds(copy[z])];
+      for (let j = 0; j < width; j++) if (fromCopy[j] < alone[j]) out[z * width + j] = made;
+    }
+    return out;
   }
 
-  /** What making the copy takes, by entry of the table of the first use, where that use takes the copy. */
-  ofMaking(use: Use, table: number): MoveParts {
-    return this.known(`m${table}`, () => this.making(use, this.ownedOf(use), this.copyOf(use), use.demands.specs));
-  }
-
-  /** One entry of `ofCopy`. */
+  /** One entry of `weighCopy`, not weighed. */
   copyEntry(variable: CopyVariable, times: number, vector: number, z: number): MoveEntry {
-    const { value, owned, copy } = variable;
-    return this.entry(`c${vector}`, z, () => this.made(value, [owned[z]], [copy[z]], times));
+    const to = variable.copy[z];
+    return to < 0 ? NOTHING : this.routesOfCopy(variable, times, vector).entry(variable.owned[z], to);
   }
 
-  /** One entry of `ofUse`. */
+  /** One entry of `weighUse`. */
   useEntry(use: Use, table: number, i: number): MoveEntry {
-    return this.entry(`u${table}`, i, () => this.used(use, ...this.pair(use, i)));
+    const routes = this.routesOfUse(use, table);
+    const z = Math.floor(i / routes.wanted.length);
+    const j = i % routes.wanted.length;
+    return routes.entry(routes.takesCopy(z, j) ? routes.copy[z] : routes.owned[z], routes.wanted[j]);
   }
 
-  /** One entry of `ofMaking`. */
+  /** One entry of `weighMaking`. */
   makingEntry(use: Use, table: number, i: number): MoveEntry {
-    return this.entry(`m${table}`, i, () => this.making(use, ...this.pair(use, i)));
+    const routes = this.routesOfUse(use, table);
+    const z = Math.floor(i / routes.wanted.length);
+    return routes.takesCopy(z, i % routes.wanted.length) ? routes.entry(routes.owned[z], routes.copy[z]) : NOTHING;
   }
 
-  private pair(use: Use, i: number): [readonly number[], readonly number[], readonly number[]] {
-    const { specs } = use.demands;
-    const z = Math.floor(i / specs.length);
-    return [[this.ownedOf(use)[z]], [this.copyOf(use)[z]], [specs[i % specs.length]]];
+  private routesOfCopy({ value, owned, copy }: CopyVariable, times: number, vector: number): Routes {
+    return this.known(`c${vector}`, () => this.made({ value, times }, { owned, copy, wanted: [] }));
   }
 
-  private made(value: number, owned: Ids, copy: Ids, times: number): MoveParts {
-    const wanted = [...new Set(Array.from(copy).filter((q) => q >= 0))];
-    const matrix = this.matrix(value, owned, wanted, times);
-    return picked(matrix, owned.length, (z) => (copy[z] < 0 ? -1 : z * wanted.length + wanted.indexOf(copy[z])));
-  }
-
-  private used(use: Use, owned: Ids, copy: Ids, wanted: Ids): MoveParts {
-    const direct = this.matrix(use.value, owned, wanted, use.times);
-    if (use.copy < 0) return direct;
-    const fromCopy = this.matrix(use.value, fallback(copy, owned), wanted, use.times);
-    return merged(direct, fromCopy, this.takesCopy(use, owned, copy, wanted));
-  }
-
-  private making(use: Use, owned: Ids, copy: Ids, wanted: Ids): MoveParts {
-    const made = [...new Set(Array.from(copy).filter((q) => q >= 0))];
-    const matrix = this.matrix(use.value, owned, made, use.times);
-    const takes = this.takesCopy(use, owned, copy, wanted);
-    return picked(matrix, owned.length * wanted.length, (i) => {
-      const z = Math.floor(i / wanted.length);
-      return takes[i] === 1 ? z * made.length + made.indexOf(copy[z]) : -1;
+  /** Rows of its table: placements that the producer leaves, and the copy of each. */
+  private routesOfUse(use: Use, table: number): Routes {
+    return this.known(`u${table}`, () => {
+      const wanted = use.demands.specs;
+      if (use.copy >= 0) return this.made(use, { ...this.model.copies[use.copy], wanted });
+      const owned = this.ownedBy(use.value);
+      return this.made(use, { owned, copy: owned.map(() => -1), wanted });
     });
   }
 
-  /** Whether the use takes the copy, by entry of its table: where that is cheaper than from the owned placement. */
-  private takesCopy(use: Use, owned: Ids, copy: Ids, wanted: Ids): Uint8Array {
-    const type = this.model.charges.typeOf(this.model.flow.values[use.value]);
-    const direct = this.model.charges.matrix(type, owned, wanted);
-    const shared = this.model.charges.matrix(type, fallback(copy, owned), wanted);
-    const takes = new Uint8Array(direct.length);
-    const width = wanted.length;
-    for (let z = 0; z < owned.length; z++) {
-      if (copy[z] < 0) continue;
-      for (let i = z * width; i < (z + 1) * width; i++) takes[i] = Number(shared[i] < direct[i]);
-    }
-    return takes;
+  private known(key: string, make: () => Routes): Routes {
+    let routes = this.routes.get(key);
+    if (routes === undefined) this.routes.set(key, (routes = make()));
+    return routes;
   }
 
-  /** What the rows of the table of a use are: placements that the producer leaves, and the copy of each, -1 where there is none. */
-  private ownedOf(use: Use): Ids {
-    return use.copy < 0 ? this.ownedBy(use.value) : this.model.copies[use.copy].owned;
-  }
-
-  private copyOf(use: Use): Ids {
-    return use.copy < 0 ? this.ownedBy(use.value).map(() => -1) : this.model.copies[use.copy].copy;
-  }
+  private made({ value, times }: Pick<Use, 'value' | 'times'>, ends: RouteEnds): Routes {
+    const { charges, flow, redistributor } = this.model;
+    const type = charges.typeOf(flow.values[value]);
+    const ids = new Set([...Array.from(ends.owned), ...Array.from(ends.copy).filter((q) => q >= 0), ...Array.from(ends.wanted)]);
+    const parts = redistributor.parts(type, [...ids], this.split);
+    return new Routes(ends, parts, times, (from) => charges.matrix(type, from, ends.wanted));
+  } // prettier-ignore
 
   /** Distinct placements that the producer of a value leaves, in the order of its table. */
   private ownedBy(value: number): Int32Array {
@@ -143,16 +162,6 @@ export class MoveTables {
     for (let s = 0; s < set.count; s++) seen.add(set.specs[s * width + set.inputCount + result]);
     this.owners.set(value, (owned = Int32Array.from(seen)));
     return owned;
-  }
-
-  private matrix(value: number, from: Ids, to: Ids, times: number): MoveParts {
-    const { model } = this;
-    const type = model.charges.typeOf(model.flow.values[value]);
-    const once = model.redistributor.partsMatrix(type, from, to, this.split);
-    const parts = times === 1 ? once : once.map((seconds) => seconds.map((s) => times * s));
-    const [copies, ...others] = parts;
-    const [alone, share, added] = PRICES.map((_, p) => [copies, ...others.slice(p * LINKS, (p + 1) * LINKS)]);
-    return { alone, share, added };
   }
 
   /** Parts of one step of a redistribution: the local copy in it, and by price and stream its collective. */
@@ -175,52 +184,83 @@ export class MoveTables {
     [alone, share, added].forEach((price, p) => (parts[p * LINKS + this.streams.of(meshDims)] = Math.min(alone, price)));
     return parts;
   } // prettier-ignore
-
-  private known(key: string, make: () => MoveParts): MoveParts {
-    let parts = this.parts.get(key);
-    if (parts === undefined) this.parts.set(key, (parts = make()));
-    return parts;
-  }
-
-  private entry(table: string, i: number, make: () => MoveParts): MoveEntry {
-    const whole = this.parts.get(table);
-    return whole === undefined ? { parts: this.known(`${table}:${i}`, make), at: 0 } : { parts: whole, at: i };
-  }
 }
 
 /** Placements, by row or column of a table. */
 type Ids = ArrayLike<number>;
 
-/** Place `at` of some parts. */
-export interface MoveEntry {
-  readonly parts: MoveParts;
-  readonly at: number;
+interface RouteEnds {
+  /** By row: where a value is, and the copy of it that may be taken instead; -1: none. */
+  readonly owned: Ids;
+  readonly copy: Ids;
+  /** By column: where it is needed. */
+  readonly wanted: Ids;
 }
 
-/** The copies, and the owned placements where there is no copy. */
-function fallback(copy: Ids, owned: Ids): Int32Array {
-  return Int32Array.from(copy, (q, z) => (q < 0 ? owned[z] : q));
+const NO_SECONDS = Array.from({ length: LINK_STREAMS }, () => new Float64Array(1));
+const NOTHING: MoveEntry = { parts: { alone: NO_SECONDS, share: NO_SECONDS, added: NO_SECONDS }, at: 0 };
+
+/** The moves of one table. Few placements stand in its many rows: each is looked at once. */
+class Routes implements RouteEnds {
+  readonly owned: Ids;
+  readonly copy: Ids;
+  readonly wanted: Ids;
+  private readonly parts = new Map<number, MoveParts>();
+  private charged: ReadonlyMap<number, Float64Array> | undefined;
+
+  constructor(
+    { owned, copy, wanted }: RouteEnds,
+    private readonly steps: PartsOfRoutes,
+    private readonly times: number,
+    /** Charged seconds from each placement to each that is needed. */
+    private readonly charge: (from: readonly number[]) => Float64Array,
+  ) {
+    this.owned = owned;
+    this.copy = copy;
+    this.wanted = wanted;
+  }
+
+  entry(from: number, to: number): MoveEntry {
+    return { parts: this.partsFrom(from), at: this.steps.stateOf(to) };
+  }
+
+  weighed(from: number, to: number, weigh: Weigh): number {
+    return weigh(this.partsFrom(from), this.steps.stateOf(to));
+  }
+
+  /** Whether the copy is taken: where that is cheaper than from the owned placement. */
+  takesCopy(z: number, j: number): boolean {
+    return this.copy[z] >= 0 && this.seconds(this.copy[z])[j] < this.seconds(this.owned[z])[j];
+  }
+
+  /** By column: charged seconds from a placement. */
+  seconds(from: number): Float64Array {
+    this.charged ??= this.chargedFrom();
+    const row = this.charged.get(from);
+    if (row === undefined) throw internalError(`placement ${from} is in no row`);
+    return row;
+  }
+
+  private chargedFrom(): Map<number, Float64Array> {
+    const ids = [...new Set([...Array.from(this.owned), ...Array.from(this.copy).filter((q) => q >= 0)])];
+    const all = this.charge(ids);
+    const width = this.wanted.length;
+    return new Map(ids.map((id, r) => [id, all.subarray(r * width, (r + 1) * width)]));
+  }
+
+  private partsFrom(id: number): MoveParts {
+    let known = this.parts.get(id);
+    if (known !== undefined) return known;
+    const once = this.steps.from(id);
+    const { times } = this;
+    const [copies, ...others] = times === 1 ? once : once.map((seconds) => seconds.map((s) => times * s));
+    known = everyPrice((p) => [copies, ...others.slice(p * LINKS, (p + 1) * LINKS)]);
+    this.parts.set(id, known);
+    return known;
+  }
 }
 
-/** Entries of another matrix, 0 where the index is -1. */
-function picked(parts: MoveParts, length: number, at: (i: number) => number): MoveParts {
-  const indices = new Int32Array(length);
-  for (let i = 0; i < length; i++) indices[i] = at(i);
-  const pick = (from: Float64Array): Float64Array => {
-    const out = new Float64Array(length);
-    for (let i = 0; i < length; i++) if (indices[i] >= 0) out[i] = from[indices[i]];
-    return out;
-  };
-  return { alone: parts.alone.map(pick), share: parts.share.map(pick), added: parts.added.map(pick) };
-}
-
-function merged(a: MoveParts, b: MoveParts, second: Uint8Array): MoveParts {
-  const merge = (x: Float64Array, y: Float64Array): Float64Array => {
-    const out = Float64Array.from(x);
-    for (let i = 0; i < out.length; i++) if (second[i] === 1) out[i] = y[i];
-    return out;
-  };
-  const both = (x: readonly Float64Array[], y: readonly Float64Array[]): readonly Float64Array[] =>
-    x.map((part, s) => merge(part, y[s]));
-  return { alone: both(a.alone, b.alone), share: both(a.share, b.share), added: both(a.added, b.added) };
+function everyPrice(of: (price: number) => readonly Float64Array[]): MoveParts {
+  const [alone, share, added] = PRICES.map((_, p) => of(p));
+  return { alone, share, added };
 }

@@ -36,6 +36,8 @@ interface StepWorkOptions {
   /** Most bytes of a bucket of collectives. */
   readonly bucketBytes: number;
   readonly bucketPrice?: BucketPrice;
+  /** The same work under another price of buckets: what does not depend on that price is taken from there. */
+  readonly like?: StepWork;
 }
 
 const [NOWHERE, EVERYWHERE] = [false, true].map((is) => new Array<boolean>(LINK_STREAMS + 1).fill(is));
@@ -50,6 +52,7 @@ export class StepWork {
   /** Use that makes each copy where the copy is made as early as it can be. */
   readonly firstUse: Int32Array;
   private readonly insideSites = new Map<number, Site>();
+  private readonly kernelsOf = new Map<number, Float64Array>();
   private users: readonly (readonly number[])[] | undefined;
 
   constructor(
@@ -57,8 +60,8 @@ export class StepWork {
     private readonly options: StepWorkOptions,
   ) {
     const { mesh } = model.space;
-    this.moves = new MoveTables(model, options);
-    this.order = kernelOrder(model);
+    this.moves = options.like?.moves ?? new MoveTables(model, options);
+    this.order = options.like?.order ?? kernelOrder(model);
     const links = mesh.sizes.flatMap((n, d) => (n > 1 ? [this.moves.streams.of([d])] : []));
     this.streams = [...new Set([COMPUTE, ...links])].sort();
     const { bucketPrice = 'share' } = options;
@@ -167,9 +170,14 @@ export class StepWork {
 
   /** By strategy: seconds of a node's kernel with its launch, all runs together. */
   kernelSeconds(node: number): Float64Array {
-    const times = this.runsOf(node);
-    const { launchSeconds } = this.options;
-    return this.nodeParts(node).compute.map((seconds) => (seconds > 0 ? times * (seconds + launchSeconds) : 0));
+    let known = this.kernelsOf.get(node);
+    if (known === undefined) {
+      const times = this.runsOf(node);
+      const { launchSeconds } = this.options;
+      known = this.nodeParts(node).compute.map((seconds) => (seconds > 0 ? times * (seconds + launchSeconds) : 0));
+      this.kernelsOf.set(node, known);
+    }
+    return known;
   }
 
   /** Collectives inside the rules of a node, by stream and strategy; undefined where there are none. */

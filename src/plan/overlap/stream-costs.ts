@@ -102,8 +102,8 @@ export class StreamCosts {
       const site = work.copySites[variable.copy];
       const weights = this.weights(packing, site);
       return shared(vectors, `v${id}:${site.price}:${weights.join()}`, () => {
-        const made = secondsAt(site, moves.ofCopy(model.copies[variable.copy], work.timesOfCopy(variable.copy), id));
-        return base.map((cost, z) => units(weighed(made, z, weights), cost));
+        const made = moves.weighCopy(model.copies[variable.copy], work.timesOfCopy(variable.copy), id, (parts, i) => weighed(secondsAt(site, parts), i, weights)); // prettier-ignore
+        return base.map((cost, z) => units(made[z], cost));
       });
     });
     const table = Int32Array.from(problem.edges.table, (id, e) => {
@@ -117,13 +117,14 @@ export class StreamCosts {
       const late = use.copy >= 0 && work.firstUse[use.copy] === k ? work.copySites[use.copy] : undefined;
       const lateWeights = late === undefined ? [] : this.weights(packing, late);
       return shared(tables, `t${id}:${site.price}:${weights.join()}:${late?.price}:${lateWeights.join()}`, () => {
-        const used = secondsAt(site, moves.ofUse(use, id));
-        if (late === undefined) return { ...base, costs: base.costs.map((cost, i) => units(weighed(used, i, weights), cost)) };
-        const made = moves.ofMaking(use, id);
-        // What is made for the first use can run in a part of the places of the copy, and weighs no less there.
-        const costs = base.costs.map((cost, i) =>
-          units(weighed(used, i, weights) + Math.max(0, weighed(secondsAt(site, made), i, weights) - weighed(secondsAt(late, made), i, lateWeights)), cost)); // prettier-ignore
-        return { ...base, costs };
+        const seconds = moves.weighUse(use, id, (parts, i) => weighed(secondsAt(site, parts), i, weights));
+        if (late !== undefined) {
+          // What is made for the first use can run in a part of the places of the copy, and weighs no less there.
+          const more = moves.weighMaking(use, id, (parts, i) =>
+            Math.max(0, weighed(secondsAt(site, parts), i, weights) - weighed(secondsAt(late, parts), i, lateWeights)));
+          for (let i = 0; i < more.length; i++) seconds[i] += more[i];
+        }
+        return { ...base, costs: seconds.map((own, i) => units(own, base.costs[i])) };
       });
     });
     return { ...problem, vectors, tables, unary, edges: { ...problem.edges, table } };
