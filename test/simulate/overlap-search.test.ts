@@ -2,6 +2,8 @@ import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../src/graph/types.ts';
 import { longestPath } from '../../src/plan/overlap/longest-path.ts';
 import type { Packing } from '../../src/plan/overlap/packing.ts';
+import { PathGame } from '../../src/plan/overlap/path-mixture.ts';
+import { planLoads } from '../../src/plan/overlap/plan-loads.ts';
 import { StepWork } from '../../src/plan/overlap/step-work.ts';
 import { StreamCosts } from '../../src/plan/overlap/stream-costs.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
@@ -22,6 +24,13 @@ const ON_2D = { inputs: 'S(0)R', outputs: 'S(0)R' } as const;
 /** The blocks of 24,576 wide matrices take ten seconds each. */
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const COSTS = { launchSeconds: 1e-6, bucketBytes: 25 * 2 ** 20 };
+
+/** Orders and buckets. */
+const WAYS: readonly SimulateOptions[] = [
+  { memoryBytes: 'none' },
+  { memoryBytes: 'none', bucketBytes: 0 },
+  { memoryBytes: 'none', order: 'program', bucketBytes: 0, prefetch: 0 },
+];
 
 /** A generator of numbers in 0..1 (mulberry32). */
 function random(seed: number): () => number {
@@ -89,6 +98,40 @@ describe('the bound on an overlapped step', () => {
       }
     }
   });
+
+  it.each([
+    ['torch/mlp-loss/joint.expanded', 'x=2,y=8', 6],
+    ['torch/mlp-loss/joint.expanded', 'x=2,y=4,z=2', 3],
+    ['torch/gpt2-2l/joint.expanded', 'x=2,y=8', 2],
+  ])('CM-33 of %s on %s, on links of two kinds: no mixture of paths is worth more than any plan is played in', (name, mesh, plans) => {
+    const prepared = of(load(name), mesh);
+    const { model } = prepared;
+    const next = random(11);
+    for (const bucketPrice of ['share', 'added'] as const) {
+      const work = new StepWork(model, { ...COSTS, bucketPrice });
+      expect(work.streams).toEqual([0, 1, 2]);
+      const game = new PathGame(work);
+      const choices = Array.from({ length: plans }, (_, seed) => randomChoice(model, seed));
+      for (const choice of choices) game.add(planLoads(work, choice));
+      const { shares, value } = game.best();
+      const drawn = shares.map(() => next());
+      const sum = drawn.reduce((a, b) => a + b, 0);
+      const costs = new StreamCosts(work, 1);
+      choices.forEach((choice) => {
+        const ways = Math.min(...WAYS.map((options) => played(prepared, choice, options)));
+        expect(value).toBeLessThanOrEqual(longestPath(work, choice).seconds * (1 + 1e-8));
+        for (const mixture of [shares, drawn.map((share) => share / sum)]) {
+          const problem = costs.problem(game.mixture(mixture));
+          const priced = Number(evaluate({ ...problem, rows: [] }, choice).cost) / model.unitsPerSecond;
+          expect(priced).toBeGreaterThan(0);
+          expect(priced).toBeLessThanOrEqual(ways * (1 + 1e-9));
+          if (mixture !== shares) continue;
+          const terms = model.variables.length + model.uses.length;
+          expect(priced).toBeGreaterThanOrEqual(value * (1 - 1e-9) - (terms * model.quantum) / model.unitsPerSecond);
+        }
+      });
+    }
+  }); // prettier-ignore
 
   it('CM-33 two moves between the same two kernels may run beside each other, on two streams', () => {
     const graph = trace(

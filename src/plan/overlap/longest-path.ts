@@ -1,31 +1,27 @@
 /**
  * What the step of one choice takes at least, and where. In: the work of a step, a choice. Out: seconds that no order of collectives,
- * no prefetch and no buckets go below: the longest path through the step, which follows the chain of kernels and waits, or a
- * stream over a stretch of it.
+ * no prefetch and no buckets go below: the longest path through the step. It follows the chain of kernels and waits, a stream
+ * over a stretch of it, or one move from the kernel before it to the kernel that waits for it.
  */
 import type { Model } from '../model/model.ts';
-import { StepWork } from './step-work.ts';
+import { planLoads, type PlanLoads } from './plan-loads.ts';
+import { StepWork, type Site } from './step-work.ts';
 import { COMPUTE } from './streams.ts';
 
-/** A stretch of kernels from `from` to before `to`, with what stands before, between and after them, in which a stream counts. */
-interface PathStretch {
+/** From gap `from` to gap `to`, both included, and the kernels between them: off the chain. */
+export interface PathStretch {
   readonly from: number;
   readonly to: number;
+  /** What counts there: everything of a stream that can run nowhere else, or one move alone. */
+  readonly by: number | Site;
   /** Seconds more than those of the chain. */
   readonly gainSeconds: number;
 }
 
-/** What a step takes at least, and the stretches in which a stream counts. */
+/** What a step takes at least, and the stretches that are not on the chain, the last first. */
 export interface LongestPath {
   readonly seconds: number;
   readonly stretches: readonly PathStretch[];
-}
-
-interface Load {
-  readonly stream: number;
-  /** First and last gap in which it can run; gap k is before kernel k. */
-  readonly from: number;
-  readonly seconds: number;
 }
 
 /** The work of a model's steps under that price of buckets which is worth more for one plan. */
@@ -38,40 +34,49 @@ export function stepWorkFor(model: Model, options: { readonly launchSeconds: num
 /** Seconds are sums of doubles in two orders: no plan is dropped for a difference as small as this share. */
 const ROUNDING = 1e-9;
 
-/** Quadratic in the kernels. */
 export function longestPath(work: StepWork, choice: Int32Array): LongestPath {
+  const path = pathOfLoads(work, [{ loads: planLoads(work, choice), weight: 1 }]);
+  return { ...path, seconds: path.seconds * (1 - ROUNDING) };
+}
+
+/** The path that is longest for some plans in the weighted mean. Quadratic in the kernels. */
+export function pathOfLoads(work: StepWork, plans: readonly { readonly loads: PlanLoads; readonly weight: number }[]): LongestPath {
   const { count } = work.order;
   const kernels = new Float64Array(count);
   const waits = new Float64Array(count + 1);
-  const loads: Load[][] = Array.from(waits, () => []);
-  work.visit(choice, {
-    kernel: (at, seconds) => (kernels[at] += seconds),
-    move: ({ after, before, chained }, seconds, i, sign) => {
-      seconds.forEach((list, stream) => {
-        const own = sign * list[i];
-        if (own === 0) return;
-        if (chained[stream]) waits[before] += own;
-        loads[before].push({ stream, from: after + 1, seconds: own });
-      });
-    },
-  });
+  const sums = new Map<Site, { readonly seconds: Float64Array; latencySeconds: number }>();
+  for (const { loads, weight } of plans) {
+    loads.kernels.forEach((seconds, k) => (kernels[k] += weight * seconds));
+    for (const { site, seconds, latencySeconds } of loads.moves) {
+      let sum = sums.get(site);
+      if (sum === undefined) sums.set(site, (sum = { seconds: new Float64Array(seconds.length), latencySeconds: 0 }));
+      seconds.forEach((s, stream) => (sum.seconds[stream] += weight * s));
+      sum.latencySeconds += weight * latencySeconds;
+    }
+  }
+  const ending: { readonly site: Site; readonly seconds: Float64Array; readonly latencySeconds: number }[][] = Array.from(waits, () => []);
+  for (const [site, { seconds, latencySeconds }] of sums) {
+    ending[site.before].push({ site, seconds, latencySeconds });
+    seconds.forEach((s, stream) => {
+      if (site.chained[stream]) waits[site.before] += s;
+    });
+  }
   // By stream: seconds that can run only from each gap to the present one.
   const within = new Map(work.streams.map((s) => [s, new Float64Array(count + 1)]));
   const upTo = new Float64Array(count + 2);
   const chain = new Float64Array(count + 2);
-  const came: { from: number; to: number }[] = [];
+  const came: ({ readonly from: number; readonly by: number | Site } | undefined)[] = [];
   for (let gap = 0; gap <= count; gap++) {
-    for (const { stream, from, seconds } of loads[gap]) {
-      const sums = within.get(stream);
-      if (sums !== undefined) for (let lo = 0; lo <= from; lo++) sums[lo] += seconds;
-    }
+    for (const { site, seconds } of ending[gap])
+      for (const [stream, own] of within) if (seconds[stream] !== 0) for (let lo = 0; lo <= site.after + 1; lo++) own[lo] += seconds[stream];
     let most = upTo[gap] + waits[gap];
-    let start = gap;
-    let isStream = false;
-    for (const sums of within.values())
+    let last: { readonly from: number; readonly by: number | Site } | undefined;
+    for (const [stream, own] of within)
       for (let lo = 0; lo <= gap; lo++)
-        if (upTo[lo] + sums[lo] > most) [most, start, isStream] = [upTo[lo] + sums[lo], lo, true];
-    came.push(isStream ? { from: start, to: gap } : { from: gap, to: -1 });
+        if (upTo[lo] + own[lo] > most) [most, last] = [upTo[lo] + own[lo], { from: lo, by: stream }];
+    for (const { site, latencySeconds } of ending[gap])
+      if (upTo[site.after + 1] + latencySeconds > most) [most, last] = [upTo[site.after + 1] + latencySeconds, { from: site.after + 1, by: site }];
+    came.push(last);
     const kernel = gap < count ? kernels[gap] : 0;
     upTo[gap + 1] = most + kernel;
     chain[gap + 1] = chain[gap] + waits[gap] + kernel;
@@ -80,10 +85,10 @@ export function longestPath(work: StepWork, choice: Int32Array): LongestPath {
   }
   const stretches: PathStretch[] = [];
   for (let gap = count; gap >= 0; gap--) {
-    const { from, to } = came[gap];
-    if (to < 0) continue;
-    stretches.push({ from, to, gainSeconds: upTo[gap + 1] - upTo[from] - (chain[gap + 1] - chain[from]) });
-    gap = from;
+    const last = came[gap];
+    if (last === undefined) continue;
+    stretches.push({ ...last, to: gap, gainSeconds: upTo[gap + 1] - upTo[last.from] - (chain[gap + 1] - chain[last.from]) });
+    gap = last.from;
   }
-  return { seconds: upTo[count + 1] * (1 - ROUNDING), stretches };
-}
+  return { seconds: upTo[count + 1], stretches };
+} // prettier-ignore

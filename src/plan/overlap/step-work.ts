@@ -14,6 +14,8 @@ export interface Site extends MoveWindow {
   readonly chained: readonly boolean[];
   /** Whether no kernel waits for anything wherever its local copies can run: then they lengthen the chain. */
   readonly isFree: boolean;
+  /** Whether a move here is for one kernel or result: from its start to its end it takes what it takes alone, at least. */
+  readonly hasLatency: boolean;
   /** What its collectives take at least: those that may travel in buckets take less than alone. */
   readonly price: CollectivePrice;
 }
@@ -21,8 +23,8 @@ export interface Site extends MoveWindow {
 /** Takes the work of one choice, piece by piece. */
 export interface WorkVisitor {
   kernel(at: number, seconds: number): void;
-  /** Row `i` of some seconds by stream; `sign` -1 takes back what was counted elsewhere. */
-  move(site: Site, seconds: readonly Float64Array[], i: number, sign: 1 | -1): void;
+  /** One entry of some parts; `sign` -1 takes back what was counted elsewhere. */
+  move(site: Site, entry: MoveEntry, sign: 1 | -1): void;
 }
 
 /**
@@ -71,14 +73,14 @@ export class StepWork {
     const isNext = this.next(windows);
     const chained = this.chained(windows, isNext);
     const isFree = this.free(windows);
-    const site = (value: number, window: MoveWindow, own: readonly boolean[], isFirst: boolean): Site => {
-      const rest = { ...window, chained: own, isFree: own === NOWHERE && isFree(window) };
+    const site = (value: number, window: MoveWindow, own: readonly boolean[], isFirst: boolean, hasLatency: boolean): Site => {
+      const rest = { ...window, chained: own, isFree: own === NOWHERE && isFree(window), hasLatency };
       if (!packs(value, window)) return { ...rest, price: 'alone' };
       if (bucketPrice === 'share') return { ...rest, price: bucketPrice };
       // A bucket may hold several: one of them is priced alone.
       return isFirst ? { ...rest, chained: EVERYWHERE, isFree: false, price: 'alone' } : { ...rest, chained: NOWHERE, price: bucketPrice };
     };
-    this.useSites = model.uses.map(({ value }, k) => site(value, windows[k], chained[k], isNext[k]));
+    this.useSites = model.uses.map(({ value }, k) => site(value, windows[k], chained[k], isNext[k], true));
     this.firstUse = new Int32Array(model.copies.length).fill(-1);
     model.uses.forEach(({ copy }, k) => {
       if (copy >= 0 && this.firstUse[copy] < 0) this.firstUse[copy] = k;
@@ -89,7 +91,7 @@ export class StepWork {
       if (copy >= 0) latest[copy] = Math.max(latest[copy], windows[k].before);
     });
     this.copySites = model.copies.map(({ value }, c) =>
-      site(value, { after: windows[this.firstUse[c]].after, before: latest[c] }, NOWHERE, false));
+      site(value, { after: windows[this.firstUse[c]].after, before: latest[c] }, NOWHERE, false, false));
   } // prettier-ignore
 
   /** Whether in a window no plan waits for a move. */
@@ -139,8 +141,7 @@ export class StepWork {
   visit(choice: Int32Array, to: WorkVisitor): void {
     const { model } = this;
     const { problem } = model;
-    const move = (site: Site, { parts, at }: MoveEntry, sign: 1 | -1 = 1): void =>
-      to.move(site, secondsAt(site, parts), at, sign);
+    const move = (site: Site, entry: MoveEntry, sign: 1 | -1 = 1): void => to.move(site, entry, sign);
     model.variables.forEach((variable, v) => {
       const a = choice[v];
       if (variable.kind === 'node') {
@@ -149,7 +150,7 @@ export class StepWork {
         const seconds = at < 0 ? 0 : this.kernelSeconds(node)[a];
         if (seconds > 0) to.kernel(at, seconds);
         const inside = this.insideOf(node);
-        if (inside !== undefined) to.move(inside.site, inside.seconds, a, 1);
+        if (inside !== undefined) move(inside.site, { parts: inside.parts, at: a });
       } else if (variable.kind === 'copy')
         move(this.copySites[variable.copy], this.moves.copyEntry(model.copies[variable.copy], this.timesOfCopy(variable.copy), problem.unary[v], a)); // prettier-ignore
     });
@@ -181,14 +182,15 @@ export class StepWork {
   }
 
   /** Collectives inside the rules of a node, by stream and strategy; undefined where there are none. */
-  insideOf(node: number): { readonly site: Site; readonly seconds: readonly Float64Array[] } | undefined {
+  insideOf(node: number): { readonly site: Site; readonly parts: MoveParts } | undefined {
     const { internal } = this.nodeParts(node);
     if (!internal.some((seconds) => seconds > 0)) return undefined;
     const times = this.runsOf(node);
     const own = internal.map((seconds) => times * seconds);
     const none = new Float64Array(internal.length);
     const stream = this.streams.length === 2 ? this.streams[1] : ANY_LINK;
-    return { site: this.insideSite(node), seconds: EVERYWHERE.map((_, s) => (s === stream ? own : none)) };
+    const alone = EVERYWHERE.map((_, s) => (s === stream ? own : none));
+    return { site: this.insideSite(node), parts: { alone, share: alone, added: alone } };
   }
 
   timesOfCopy(copy: number): number {
@@ -201,7 +203,7 @@ export class StepWork {
     const { ofNode, neededBy, count } = this.order;
     const before = this.usersOf(node).reduce((least, user) => Math.min(least, neededBy[user]), count);
     const window = { after: ofNode[node], before };
-    site = { ...window, chained: isBlocking(window) ? EVERYWHERE : NOWHERE, isFree: false, price: 'alone' };
+    site = { ...window, chained: isBlocking(window) ? EVERYWHERE : NOWHERE, isFree: false, hasLatency: true, price: 'alone' };
     this.insideSites.set(node, site);
     return site;
   }

@@ -6,6 +6,8 @@ import type { Cut } from '../../solver/dual/best-mixture.ts';
 import type { Problem } from '../../solver/types.ts';
 import type { KernelOrder } from './kernel-order.ts';
 import type { LongestPath } from './longest-path.ts';
+import type { MoveParts } from './move-parts.ts';
+import type { MoveWeights, WorkWeights } from './path-mixture.ts';
 import { everyStretch, Packing, type Stretch } from './packing.ts';
 import { secondsAt, type Site, type StepWork } from './step-work.ts';
 import { ANY_LINK, COMPUTE, LINK_STREAMS } from './streams.ts';
@@ -69,8 +71,9 @@ export class StreamCosts {
    * @param serial share of the prices one after another that is added; with more than 0 the problem bounds nothing, but its
    *   plans move less that may or may not be hidden
    */
-  problem(packing: Packing, serial = 0): Problem {
+  problem(packing: Packing | WorkWeights, serial = 0): Problem {
     const { work } = this;
+    const weights = packing instanceof Packing ? this.weightsOf(packing) : packing;
     const { model, moves } = work;
     const { problem, unitsPerSecond, quantum } = model;
     const vectors: Float64Array[] = [];
@@ -90,19 +93,19 @@ export class StreamCosts {
       if (variable.kind === 'node') {
         const { node } = variable;
         const at = work.order.ofNode[node];
-        const kernel = at < 0 ? 0 : packing.chained(COMPUTE, this.placeOfKernel(at));
+        const kernel = at < 0 ? 0 : weights.kernel(at);
         const inside = work.insideOf(node);
-        const weights = inside === undefined ? [] : this.weights(packing, inside.site);
-        return shared(vectors, `v${id}:${kernel}:${weights.join()}`, () => {
+        const own = inside === undefined ? NONE : weights.move(inside.site);
+        return shared(vectors, `v${id}:${kernel}:${keyOf(own)}`, () => {
           const seconds = work.kernelSeconds(node);
-          return base.map((cost, a) => units(kernel * seconds[a] + (inside === undefined ? 0 : weighed(inside.seconds, a, weights)), cost)); // prettier-ignore
+          return base.map((cost, a) => units(kernel * seconds[a] + (inside === undefined ? 0 : weighed(inside.site, inside.parts, a, own)), cost)); // prettier-ignore
         });
       }
       if (variable.kind === 'output') return shared(vectors, `v${id}`, () => base.map(() => 0));
       const site = work.copySites[variable.copy];
-      const weights = this.weights(packing, site);
-      return shared(vectors, `v${id}:${site.price}:${weights.join()}`, () => {
-        const made = moves.weighCopy(model.copies[variable.copy], work.timesOfCopy(variable.copy), id, (parts, i) => weighed(secondsAt(site, parts), i, weights)); // prettier-ignore
+      const own = weights.move(site);
+      return shared(vectors, `v${id}:${site.price}:${keyOf(own)}`, () => {
+        const made = moves.weighCopy(model.copies[variable.copy], work.timesOfCopy(variable.copy), id, (parts, i) => weighed(site, parts, i, own)); // prettier-ignore
         return base.map((cost, z) => units(made[z], cost));
       });
     });
@@ -113,18 +116,17 @@ export class StreamCosts {
       const k = edge.use;
       const use = model.uses[k];
       const site = work.useSites[k];
-      const weights = this.weights(packing, site);
+      const own = weights.move(site);
       const late = use.copy >= 0 && work.firstUse[use.copy] === k ? work.copySites[use.copy] : undefined;
-      const lateWeights = late === undefined ? [] : this.weights(packing, late);
-      return shared(tables, `t${id}:${site.price}:${weights.join()}:${late?.price}:${lateWeights.join()}`, () => {
-        const seconds = moves.weighUse(use, id, (parts, i) => weighed(secondsAt(site, parts), i, weights));
+      const lateWeights = late === undefined ? NONE : weights.move(late);
+      return shared(tables, `t${id}:${site.price}:${keyOf(own)}:${late?.price}:${keyOf(lateWeights)}`, () => {
+        const seconds = moves.weighUse(use, id, (parts, i) => weighed(site, parts, i, own));
         if (late !== undefined) {
           // What is made for the first use can run in a part of the places of the copy, and weighs no less there.
-          const more = moves.weighMaking(use, id, (parts, i) =>
-            Math.max(0, weighed(secondsAt(site, parts), i, weights) - weighed(secondsAt(late, parts), i, lateWeights)));
+          const more = moves.weighMaking(use, id, (parts, i) => Math.max(0, weighed(site, parts, i, own) - weighed(late, parts, i, lateWeights))); // prettier-ignore
           for (let i = 0; i < more.length; i++) seconds[i] += more[i];
         }
-        return { ...base, costs: seconds.map((own, i) => units(own, base.costs[i])) };
+        return { ...base, costs: seconds.map((s, i) => units(s, base.costs[i])) };
       });
     });
     return { ...problem, vectors, tables, unary, edges: { ...problem.edges, table } };
@@ -145,9 +147,9 @@ export class StreamCosts {
         chain[place] += seconds;
         own[COMPUTE][place * places + place] += seconds;
       },
-      move: (site, seconds, i, sign) => {
+      move: (site, { parts, at: i }, sign) => {
         const [lo, hi] = this.placesOf(site);
-        seconds.forEach((list, stream) => {
+        secondsAt(site, parts).forEach((list, stream) => {
           if (site.chained[stream]) chain[lo] += sign * list[i];
           if (site.isFree && stream === COMPUTE) chain[packing.leastChained(lo, hi)] += sign * list[i];
           if (stream < LINK_STREAMS) own[stream][lo * places + hi] += sign * list[i];
@@ -169,20 +171,34 @@ export class StreamCosts {
     return [this.placeAfter(after), this.placeBefore(before)];
   }
 
-  /** By stream: the weight of the seconds of a piece of work. */
-  private weights(packing: Packing, site: Site): readonly number[] {
-    const [lo, hi] = this.placesOf(site);
-    return site.chained.map((isChained, s) => {
-      if (isChained) return packing.chained(s, lo);
-      const free = site.isFree && s === COMPUTE ? packing.chained(ANY_LINK, packing.leastChained(lo, hi)) : 0;
-      return s < LINK_STREAMS ? packing.hidden(s, lo, hi) + free : 0;
-    });
+  /** What the shares of a packing weigh pieces of work with. */
+  private weightsOf(packing: Packing): WorkWeights {
+    return {
+      kernel: (at) => packing.chained(COMPUTE, this.placeOfKernel(at)),
+      move: (site) => {
+        const [lo, hi] = this.placesOf(site);
+        const byStream = site.chained.map((isChained, s) => {
+          if (isChained) return packing.chained(s, lo);
+          const free = site.isFree && s === COMPUTE ? packing.chained(ANY_LINK, packing.leastChained(lo, hi)) : 0;
+          return s < LINK_STREAMS ? packing.hidden(s, lo, hi) + free : 0;
+        });
+        return { byStream, latency: 0 };
+      },
+    };
   }
 }
 
-function weighed(seconds: readonly Float64Array[], i: number, weights: readonly number[]): number {
+const NONE: MoveWeights = { byStream: [], latency: 0 };
+
+function keyOf({ byStream, latency }: MoveWeights): string {
+  return `${byStream.join()},${latency}`;
+}
+
+function weighed(site: Site, parts: MoveParts, i: number, { byStream, latency }: MoveWeights): number {
+  const seconds = secondsAt(site, parts);
   let sum = 0;
-  for (let s = 0; s < seconds.length; s++) sum += weights[s] * seconds[s][i];
+  for (let s = 0; s < seconds.length; s++) sum += byStream[s] * seconds[s][i];
+  if (latency > 0) for (const list of parts.alone) sum += latency * list[i];
   return sum;
 }
 

@@ -5,6 +5,8 @@
 
 import { longestPath, stepWorkFor, type LongestPath } from '../../plan/overlap/longest-path.ts';
 import type { Packing } from '../../plan/overlap/packing.ts';
+import { PathGame } from '../../plan/overlap/path-mixture.ts';
+import { planLoads } from '../../plan/overlap/plan-loads.ts';
 import { DEFAULT_BUCKET_BYTES, LAUNCH_SECONDS } from '../../plan/overlap/rules.ts';
 import type { StepWork } from '../../plan/overlap/step-work.ts';
 import { StreamCosts } from '../../plan/overlap/stream-costs.ts';
@@ -64,6 +66,8 @@ const PLAN_GAP = 2e-2;
 const PLAN_WORK = 1 / 4;
 /** Seconds are sums of doubles: a smaller gap is none. */
 const ROUNDING = 1e-9;
+/** Mixtures of paths that are tried for a bound for each packing that is tried for plans: they take less time each. */
+const BOUND_ROUNDS = 2;
 /** Rounds end when the best mixture of all plans seen is this near to the bound. */
 const NEAR = 5e-4;
 /** Moves of the best plan around which others are looked for, how many variables may change there, in turn, and how many in vain end it. */
@@ -99,7 +103,7 @@ export async function searchOverlap(prepared: Candidates & Pick<Prepared, 'given
   const search = new Alternation(prepared, work, bins, pool, deadline);
   for (const start of starts) if (pool.admits(start)) search.know(start);
   await search.alternate('plans', rounds);
-  await search.alternate('bound', rounds);
+  await search.tighten(BOUND_ROUNDS * rounds);
   for (let pass = 0, before = Infinity; pass < PASSES && isBetter(pool.best, before); pass++) {
     before = pool.best.simulatedSeconds;
     await search.improve();
@@ -181,6 +185,31 @@ class Alternation {
       if (found !== undefined) this.look(found);
     }
   }
+
+  /**
+   * Alternates between mixtures of paths and plans: the mixture that is worth most against all plans seen gives weights, and the
+   * cheapest plan under them is one more plan seen. What proves it bounds the step of every plan. Mixtures stay near that of the
+   * best bound so far, as packings do.
+   */
+  async tighten(rounds: number): Promise<void> {
+    const game = new PathGame(this.work);
+    for (const choice of this.answers) game.add(planLoads(this.work, choice));
+    let center: readonly number[] | undefined;
+    for (let round = 0; round < rounds && !this.deadline.isOver; round++) {
+      const { shares, value } = game.best();
+      if (value <= this.boundSeconds * (1 + NEAR)) return;
+      const near = center;
+      const tried = near === undefined ? shares : shares.map((share, i) => share + SMOOTHING * ((near[i] ?? 0) - share));
+      const before = this.boundSeconds;
+      const found = await this.solved(compactProblem(this.costs.problem(game.mixture(tried)), this.kept), true);
+      if (found === undefined) return;
+      if (this.boundSeconds > before) center = tried;
+      // A known answer leaves the game as it is, and the next round with it.
+      if (this.look(found)) game.add(planLoads(this.work, found));
+      else if (near === undefined) return;
+      else center = undefined;
+    }
+  } // prettier-ignore
 
   /** The packing that is worth most against some choices, and what it is worth. */
   private mixture(choices: readonly Int32Array[]): { readonly packing: Packing; readonly value: number } {
