@@ -203,7 +203,13 @@ export class StepWork {
     const { ofNode, neededBy, count } = this.order;
     const before = this.usersOf(node).reduce((least, user) => Math.min(least, neededBy[user]), count);
     const window = { after: ofNode[node], before };
-    site = { ...window, chained: isBlocking(window) ? EVERYWHERE : NOWHERE, isFree: false, hasLatency: true, price: 'alone' };
+    site = {
+      ...window,
+      chained: isBlocking(window) ? EVERYWHERE : NOWHERE,
+      isFree: false,
+      hasLatency: true,
+      price: 'alone',
+    };
     this.insideSites.set(node, site);
     return site;
   }
