@@ -55,7 +55,12 @@ const SPLITS: readonly { readonly families: readonly string[]; readonly of: (p: 
         : plan.tensor < system.cluster.devicesPerHost ? 'tensor parallel over a part of a host'
           : 'tensor parallel over whole hosts',
   },
-  { families: ['TorchTitan'], of: ({ run: { plan } }) => (plan.context > 1 ? 'the sequence cut' : 'the sequence whole') },
+  {
+    families: ['TorchTitan'],
+    of: ({ run: { plan, assumptions } }) =>
+      assumptions.some((a) => a.startsWith('power-limited')) ? 'devices of limited power'
+        : plan.context > 1 ? 'the sequence cut' : 'the sequence whole',
+  },
 ]; // prettier-ignore
 
 /** Errors of the shipped model on each kind of layout of a family. */

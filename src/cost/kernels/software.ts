@@ -21,6 +21,8 @@ export interface StepSoftware {
   readonly fusedPointwise: boolean;
   /** Pointwise chains fused by a compiler, little host work. */
   readonly compiled: boolean;
+  /** The host waits for each kernel before it launches the next (`CUDA_LAUNCH_BLOCKING=1`). */
+  readonly blockingLaunches?: boolean;
   /** Dropout masks are made and kept. */
   readonly dropout: boolean;
   /** Gradient and parameter collectives run beside the compute. */

@@ -98,6 +98,8 @@ export interface TrainingSystem {
   readonly recomputesWhole: boolean;
   /** Pointwise chains fused by a compiler, little host work. */
   readonly compiled: boolean;
+  /** The host waits for each kernel before it launches the next. */
+  readonly blockingLaunches?: boolean;
   /** Gradient and parameter collectives run beside the compute. */
   readonly overlap: boolean;
   /**

@@ -125,6 +125,7 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     recompute: cell('ac_mode'),
     gpuType: cell('gpu_type'),
     cluster: machine.cluster,
+    ...(machine.blockingLaunches === true && { blockingLaunches: true }),
     column: cell,
   };
   const framework = statedFramework(text);

@@ -12,6 +12,7 @@ import { FRAMEWORK_NAMES, frameworkOf, FRAMEWORKS, type FrameworkName } from './
 /** Columns of software that a table may have; an empty cell, or no column, is the framework's default. */
 export const SOFTWARE_COLUMNS = [
   'framework', 'framework_version', 'head_dim', 'grad_accum', 'mtp', 'dispatcher', 'gradient_bytes', 'optimizer_bytes',
+  'blocking_launches',
 ] as const; // prettier-ignore
 type SoftwareColumn = (typeof SOFTWARE_COLUMNS)[number];
 
@@ -25,6 +26,8 @@ interface SoftwareText {
   readonly recompute: string;
   readonly gpuType: string;
   readonly cluster: Cluster;
+  /** What jobs on the machine do where the row does not say. */
+  readonly blockingLaunches?: boolean;
   readonly column: (name: SoftwareColumn) => string;
 }
 
@@ -81,6 +84,7 @@ export function softwareOf(
     compiled,
     fusedProjections: framework.fusedProjections,
     recomputesWhole: framework.recomputesWhole,
+    ...(blockingLaunches(row) ? { blockingLaunches: true } : {}),
     overlap: framework.overlap,
     tensorOverlap: tensorOverlap(framework, extras, narrow),
     savedOperandBytes: framework.savesNarrow ? savedOperandBytes(narrow) : 2,
@@ -116,6 +120,7 @@ export function stepSoftware(system: TrainingSystem): StepSoftware {
     ...(system.savedOperandBytes < 2 ? { savedOperandBytes: system.savedOperandBytes } : {}),
     gradientBytes: overlap ? gradientBytes : 2,
     ...(bucket === undefined ? {} : { bucket }),
+    ...(system.blockingLaunches === true ? { blockingLaunches: true } : {}),
     state,
   };
   if (system.fp8Recipe === undefined) return software;
@@ -148,6 +153,20 @@ function bytes(row: SoftwareText, name: SoftwareColumn): number | undefined {
   throw new ShardwrightError(
     'E_CSV',
     `column '${name}' holds '${text.slice(0, 40)}', bytes from 0 to 64 are expected`,
+    {
+      position: { line: row.line, column: 1 },
+    },
+  );
+}
+
+/** Whether the host waits for each kernel: as the row says, else as jobs on its machine do. */
+function blockingLaunches(row: SoftwareText): boolean {
+  const text = row.column('blocking_launches');
+  if (text === '') return row.blockingLaunches === true;
+  if (text === 'yes' || text === 'no') return text === 'yes';
+  throw new ShardwrightError(
+    'E_CSV',
+    `column 'blocking_launches' holds '${text.slice(0, 40)}', yes or no is expected`,
     {
       position: { line: row.line, column: 1 },
     },

@@ -12,6 +12,8 @@ interface RunMachine {
   readonly cluster: Cluster;
   /** Name or JSON text that `cluster` is loaded from. */
   readonly text: string;
+  /** Jobs on it run with blocking launches where a row does not say. */
+  readonly blockingLaunches?: boolean;
   readonly assumption?: string;
 }
 
@@ -20,6 +22,7 @@ interface MachineRule {
   readonly base: string;
   /** Fields of the cluster that differ, as a cluster file has them. */
   readonly change?: Readonly<Record<string, unknown>>;
+  readonly blockingLaunches?: true;
   readonly assumption?: string;
 }
 
@@ -37,8 +40,10 @@ const RULES: readonly MachineRule[] = [
     base: 'dgx-a100-80gb',
     // A pair over nodes reaches 8.1 of 12.5 GB/s (two devices share a card), and 8 devices of a node 154 GB/s on the bus.
     change: { ...inter(6.25 * GB, 0.65), intra: { efficiency: 154 / 300 } },
+    // bigscience-workshop/bigscience, train/tr11-176B-ml/tr11-176B-ml.slurm sets CUDA_LAUNCH_BLOCKING=1: without it jobs hang there.
+    blockingLaunches: true,
     assumption:
-      "Omni-Path: 65 % of the cards' rate, as a measured pair of devices reaches; NVLink: 154 GB/s on the bus, as measured on such nodes",
+      "Omni-Path: 65 % of the cards' rate, as a measured pair of devices reaches; NVLink: 154 GB/s on the bus, as measured on such nodes; launches block, since jobs hang there otherwise",
   },
   { text: /A100.*4x200Gb/, base: 'dgx-a100-80gb', change: inter(12.5 * GB) },
   {
@@ -94,6 +99,7 @@ export function runMachine(gpuType: string): RunMachine | undefined {
       : {
           cluster: loadCluster(text),
           text,
+          ...(rule.blockingLaunches === true && { blockingLaunches: true }),
           ...(rule.assumption !== undefined && { assumption: rule.assumption }),
         };
   known.set(gpuType, machine);

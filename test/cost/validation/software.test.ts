@@ -3,7 +3,9 @@ import { publicRuns } from '../../../scripts/validation-figures.ts';
 import { parseCsv } from '../../../src/cost/validation/csv.ts';
 import { parseRuns, type MeasuredRun } from '../../../src/cost/validation/runs.ts';
 import { SOFTWARE_COLUMNS } from '../../../src/cost/validation/software.ts';
+import { builtinOperators } from '../../../src/ops/builtin.ts';
 import { askedRun } from '../../../src/zoo/validation/asked-run.ts';
+import { RunPredictor } from '../../../src/zoo/validation/predict-run.ts';
 
 const csv = publicRuns();
 const asStated = parseRuns(csv);
@@ -15,6 +17,11 @@ const asked = (run: MeasuredRun): unknown =>
 
 describe('software of measured runs', () => {
   const { columns, rows } = parseCsv(csv, []);
+  /** A table of one row, with another value in a column that it may not have. */
+  const withColumn = ({ cells }: (typeof rows)[number], column: string, value: string): string => {
+    const all = [...new Set([...columns, column])];
+    return written([all, all.map((c) => (c === column ? value : (cells.get(c) ?? '')))]);
+  };
 
   it('the same question and layout are priced under any name of the source', () => {
     const renamed = written([
@@ -42,11 +49,37 @@ describe('software of measured runs', () => {
     expect(qwen?.shape).toMatchObject({ heads: 32, headDim: 128 });
   });
 
+  it('launches block on the nodes where jobs hang otherwise, or where the row says so, and then no host time is hidden', async () => {
+    const byId = (id: string): (typeof rows)[number] => {
+      const row = rows.find(({ cells }) => cells.get('id') === id);
+      if (row === undefined) throw new Error(`no run ${id}`);
+      return row;
+    };
+    const [bloom, other] = [byId('r0528'), byId('r2184')];
+    const run = (row: typeof bloom, value: string): MeasuredRun =>
+      parseRuns(withColumn(row, 'blocking_launches', value)).runs[0];
+    const blocks = (found: MeasuredRun): boolean => found.system.blockingLaunches === true;
+    expect([bloom, other].map((row) => ['', 'yes', 'no'].map((value) => blocks(run(row, value))))).toEqual([
+      [true, true, false],
+      [false, true, false],
+    ]);
+    const predictor = new RunPredictor(builtinOperators());
+    const seconds = async (value: string): Promise<number> => {
+      const found = await predictor.predict(run(bloom, value));
+      return 'reason' in found ? NaN : found.seconds;
+    };
+    // 12 layers of each stage for 256 microbatches, three passes; a layer's pass launches some tens of kernels at 38 us each.
+    const longer = (await seconds('yes')) - (await seconds('no'));
+    expect(longer / (12 * 256 * 3)).toBeGreaterThan(10 * 38e-6);
+    expect(longer / (12 * 256 * 3)).toBeLessThan(100 * 38e-6);
+  });
+
   it.each([
     ['framework', 'megatron-brigde', /'megatron-brigde'/],
     ['gradient_bytes', '-1', /bytes from 0 to 64/],
+    ['blocking_launches', 'maybe', /yes or no/],
   ])('E_CSV with the line: %s holds %s', (column, value, message) => {
-    const one = written([columns, columns.map((c) => (c === column ? value : (rows[0].cells.get(c) ?? '')))]);
+    const one = withColumn(rows[0], column, value);
     const error: unknown = expect.objectContaining({
       code: 'E_CSV',
       message: expect.stringMatching(message) as unknown,

@@ -76,7 +76,7 @@ export const registerValidate = command({
   usage: 'validate <runs.csv>',
   summary: 'predicted against measured training runs: rank, regret, error, memory',
   description:
-    'Prices every training run of a table as compare --layout prices its layout, and compares with the measured time. About half a second a run; runs of one model share work. The columns framework, framework_version, head_dim, grad_accum, mtp, dispatcher and gradient_bytes state the software. Where they are missing, the layout decides, and the output says so.\n\nExample:\n  $ shardwright validate measured_runs.csv --groups',
+    'Prices every training run of a table as compare --layout prices its layout, and compares with the measured time. About half a second a run; runs of one model share work. The columns framework, framework_version, head_dim, grad_accum, mtp, dispatcher, gradient_bytes and blocking_launches state the software. Where they are missing, the layout decides, and the output says so.\n\nExample:\n  $ shardwright validate measured_runs.csv --groups',
   flags: VALIDATE_COMMAND,
   run: async (options, { io }, path: string) => (await import('./validate.ts')).validateCommand(path, options, io),
 });

@@ -222,7 +222,9 @@ function hostWaits(device: Passes, kernels: Passes, system: StepSystem | undefin
   if (system === undefined) return { forward: 0, backward: 0, again: 0 };
   const { software, constants } = system;
   const each = software.compiled ? constants.compiledHostSeconds : constants.eagerHostSeconds;
-  const wait = (pass: keyof Passes): number => Math.max(0, kernels[pass] * each - device[pass]);
+  // A host that waits for each kernel prepares none while one runs.
+  const wait = (pass: keyof Passes): number =>
+    software.blockingLaunches === true ? kernels[pass] * each : Math.max(0, kernels[pass] * each - device[pass]);
   return { forward: wait('forward'), backward: wait('backward'), again: wait('again') };
 }
 
