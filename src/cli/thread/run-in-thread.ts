@@ -25,10 +25,10 @@ const LIMITED: ReadonlySet<string> = new Set(['verify']);
 const GRACE_SECONDS = 0.5;
 
 /**
- * Room for what lives briefly. Searches make tens of thousands of short lists; in the 48 MB that Node gives, a quarter of their time goes
- * to moving what is still in use.
+ * Room for what lives briefly. Comparisons make tens of thousands of short lists; in the 48 MB that Node gives, a quarter of their time
+ * goes to moving what is still in use. Plans take no less time with more than half of that room.
  */
-const YOUNG_MEGABYTES = 192;
+const YOUNG_MEGABYTES = { compare: 192, other: 96 } as const;
 
 /** Whether a command needs a thread, which costs some hundredths of a second. */
 export function needsThread([command = '', ...rest]: readonly string[]): boolean {
@@ -49,7 +49,9 @@ export function runInThread(argv: readonly string[], streams: CliStreams): Promi
   const worker = new Worker(new URL('./command-thread.mjs', import.meta.url), {
     workerData: start,
     execArgv: [],
-    resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES },
+    resourceLimits: {
+      maxYoungGenerationSizeMb: argv[0] === 'compare' ? YOUNG_MEGABYTES.compare : YOUNG_MEGABYTES.other,
+    },
   });
   const io = printer(streams);
   const report = (error: unknown): number => reportError(error, io, argv.includes('--json'));

@@ -14,6 +14,7 @@
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
+import { choiceOfLeastRow } from '../../solver/search/least-row.ts';
 import { PreparedProblem } from '../../solver/search/prepared.ts';
 import { compactProblem, restrictRows, type CompactProblem } from '../../solver/problem/restrict.ts';
 import type { LinearRow, Problem, ProvenSolution } from '../../solver/types.ts';
@@ -73,6 +74,8 @@ interface Built {
   /** What the solves of one problem under other rows share. */
   readonly shared: PreparedProblem;
   readonly least: Map<number, number>;
+  /** By program point what some choice takes of its row; Infinity where none was found. */
+  readonly taken: Map<number, number>;
 }
 
 /** No plan fits; the program point that no choice fits into the budget, where one was met. */
@@ -237,7 +240,7 @@ export class PeakMemoryPlanner {
       const restricted = restrict(remat);
       const known = this.prepared.restrictedSolver.prepared;
       const shared = known.isOf(restricted.problem) ? known : new PreparedProblem(restricted.problem);
-      return { copyBytes, remat, restricted, shared, least: new Map() };
+      return { copyBytes, remat, restricted, shared, least: new Map(), taken: new Map() };
     };
     let built = build();
     let unmet: number | undefined;
@@ -247,7 +250,7 @@ export class PeakMemoryPlanner {
       const { remat, restricted, shared, least } = built;
       const rows = points.map((m) => problems.row(remat, m, budgetBytes - tightening.slackAt(m), anchors));
       const problem = { ...restricted.problem, rows: restrictRows(rows, restricted) };
-      const tooTight = await this.tooTight(problem, points, least, effort);
+      const tooTight = await this.tooTight(problem, points, built, effort);
       if (tooTight !== undefined && (least.get(tooTight) ?? 0) > budgetBytes) unmet = tooTight;
       const isWhole = mayLimit && anchors === undefined && !this.options.recompute && tightening.isLoose;
       const solution =
@@ -306,10 +309,16 @@ export class PeakMemoryPlanner {
   private async tooTight(
     problem: Problem & { readonly rows: readonly LinearRow[] },
     points: readonly number[],
-    least: Map<number, number>,
+    { shared, least, taken }: Built,
     effort: Effort,
   ): Promise<number | undefined> {
     for (const [k, row] of problem.rows.entries()) {
+      let some = taken.get(points[k]);
+      if (some === undefined) {
+        some = choiceOfLeastRow(shared, row, () => this.deadline.isOver)?.amount ?? Infinity;
+        taken.set(points[k], some);
+      }
+      if (some <= row.bound) continue;
       const known = least.get(points[k]) ?? (await this.leastOf(problem, row, effort));
       least.set(points[k], known);
       if (known > row.bound) return points[k];

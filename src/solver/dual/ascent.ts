@@ -23,6 +23,8 @@ interface AscentOptions extends AscentLimits {
   readonly propose: (at: Int32Array) => void;
   /** A bound that is good enough: normally the cost of the best choice so far. */
   readonly target: () => number;
+  /** A bound at which sweeps end as soon as choices have been decoded twice; default none. */
+  readonly enough?: () => number;
   readonly stopped: () => boolean;
   /** Called with the bound when progress is too small: a better choice from it may make more sweeps worth their time. */
   readonly onStall?: (bound: number) => void;
@@ -35,7 +37,18 @@ const CLOSE = 1e-7;
 /** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
 export function ascend(
   messages: Trws,
-  { sweeps, propose, target, stopped, minGain = 0, minProgress, minSweeps = 0, close = CLOSE, onStall }: AscentOptions,
+  {
+    sweeps,
+    propose,
+    target,
+    enough,
+    stopped,
+    minGain = 0,
+    minProgress,
+    minSweeps = 0,
+    close = CLOSE,
+    onStall,
+  }: AscentOptions,
 ): number {
   const { net } = messages;
   let bound = -Infinity;
@@ -53,7 +66,7 @@ export function ascend(
       propose(at);
     }
     const goal = target();
-    if (bound >= goal || level) break;
+    if (bound >= goal || level || (enough !== undefined && k > 1 && bound >= enough())) break;
     const rest = Math.min(goal, 2 * Math.abs(bound) + 1) - bound;
     if (rest <= close * Math.abs(bound)) break;
     if (k % 5 !== 0) continue;

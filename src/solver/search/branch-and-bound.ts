@@ -156,6 +156,7 @@ export class Search {
         fusion?.add(at, (found) => this.#proposeAt(net, found));
       },
       target: () => this.#target(),
+      enough: () => this.#enoughBound(),
       stopped: this.#host.stopped,
       ...(isRoot && net.rows.length === 0
         ? { onStall: (reached: number) => this.#searchWithinGap(net, messages, reached) }
@@ -258,6 +259,13 @@ export class Search {
   #step<T>(name: StepName, net: Network, run: () => T, outcome: (result: T) => StepState, isWhole = false): T {
     const state = (result: T): StepState => ({ net, cost: this.best?.objective ?? Infinity, ...outcome(result) });
     return this.#workspace.steps[isWhole ? 'runWhole' : 'run'](name, run, state);
+  }
+
+  /** A bound with which the caller could live. One that is to be replayed is printed, and worth its sweeps. */
+  #enoughBound(): number {
+    const { enough, certifies } = this.#host;
+    if (enough === undefined || certifies === true || this.best === undefined) return Infinity;
+    return this.best.objective - enough * Math.abs(this.best.objective);
   }
 
   /** Whether the gap is one with which the caller could live. */
