@@ -270,7 +270,7 @@ const doors = {
   'cost/validation': ['baselines', 'fidelity', 'frameworks', 'metrics', 'runs', 'software'],
   'export/hlo': ['program', 'code'],
   'export/jax': ['target', 'shardings'],
-  'export/torch': ['target', 'doctor', 'measured', 'trace'],
+  'export/torch': ['target', 'run/doctor', 'run/measured', 'run/trace'],
   'import/hlo': ['collectives'],
   'import/jaxpr': ['foreign'],
   'import/jaxpr/primitives': ['primitives', 'higher-order'],

@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { compareRun } from '../../src/export/torch/doctor.ts';
-import { readTrace } from '../../src/export/torch/trace.ts';
+import { compareRun } from '../../src/export/torch/run/doctor.ts';
+import { readTrace } from '../../src/export/torch/run/trace.ts';
 import { matrixPeak } from '../../src/cost/compute.ts';
 import { calibratedClusterText, parseCalibration } from '../../src/cost/collectives/calibration.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { matrixSeconds } from '../../src/cost/kernels/matmul.ts';
-import { runCalibration } from '../../src/export/torch/measured.ts';
+import { runCalibration } from '../../src/export/torch/run/measured.ts';
 import { builtinOperators } from '../../src/index.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
 import { PAPER, runningPlans, type RunningPlan } from './running-plans.ts';

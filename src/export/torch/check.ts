@@ -8,8 +8,8 @@ import { reduced } from '../../simulate/reduced.ts';
 import { headLines } from '../python-text.ts';
 import { exportSource, type ExportFile, type ExportSource } from '../target.ts';
 import { CHECK } from './check-text.ts';
-import { programText } from './program-text.ts';
-import { splitProgram } from './split.ts';
+import { programText } from './program/program-text.ts';
+import { splitProgram } from './program/split.ts';
 
 /**
  * @param write the files of the program itself

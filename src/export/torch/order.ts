@@ -16,7 +16,7 @@ import { simulate } from '../../simulate/timeline/simulate.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import type { ExportSource, OrderOptions } from '../target.ts';
 import { withPads } from './padded.ts';
-import { splitProgram, type SplitProgram } from './split.ts';
+import { splitProgram, type SplitProgram } from './program/split.ts';
 
 /** The order of a program. */
 export interface ProgramOrder {

@@ -8,7 +8,7 @@ import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 import type { TaskCalls } from '../../simulate/call-order/order-calls.ts';
 import { COMPUTE } from '../../plan/overlap/streams.ts';
 import type { Buffer, Schedule, Task } from '../../simulate/timeline/schedule.ts';
-import { largestBytes } from './collective-list.ts';
+import { largestBytes } from './program/collective-list.ts';
 
 const PAD = 'aten.constant_pad_nd.default';
 

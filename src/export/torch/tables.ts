@@ -9,9 +9,9 @@ import type { Node, Output, TensorType } from '../../graph/types.ts';
 import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
 import type { DeviceProgram } from '../../plan/lower/program/program.ts';
 import type { ExportedPlan } from '../target.ts';
-import { torchDtype } from './arguments.ts';
-import { sizeAt } from './sizes.ts';
-import type { SplitProgram } from './split.ts';
+import { torchDtype } from './program/arguments.ts';
+import { sizeAt } from './program/sizes.ts';
+import type { SplitProgram } from './program/split.ts';
 
 /** A tensor that goes into the program or comes out of it. */
 interface PlacedTensor {

@@ -6,10 +6,10 @@ import { ShardwrightError } from '../../errors.ts';
 import { headLines, pyComment } from '../python-text.ts';
 import type { ExportFile, ExportResult, ExportSource, ExportTarget, OrderOptions, ReadPlacements } from '../target.ts';
 import { checkFiles } from './check.ts';
-import { programText } from './program-text.ts';
-import { bucketNotes, collectiveList } from './collective-list.ts';
+import { programText } from './program/program-text.ts';
+import { bucketNotes, collectiveList } from './program/collective-list.ts';
 import { chooseOrder, splitInOrder, type ProgramOrder } from './order.ts';
-import type { SplitProgram } from './split.ts';
+import type { SplitProgram } from './program/split.ts';
 import { placementTable, type PlacementTable } from './tables.ts';
 
 export const torchTarget: ExportTarget = {

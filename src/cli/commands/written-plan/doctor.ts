@@ -1,9 +1,9 @@
 /** `doctor`: a profiler trace of a real run beside the prices of its plan. In: a plan folder, a trace. Out: a table, or JSON. */
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { compareRun, type RunReport } from '../../../export/torch/doctor.ts';
-import { runCalibration } from '../../../export/torch/measured.ts';
-import { readTrace, tracedDevice } from '../../../export/torch/trace.ts';
+import { compareRun, type RunReport } from '../../../export/torch/run/doctor.ts';
+import { runCalibration } from '../../../export/torch/run/measured.ts';
+import { readTrace, tracedDevice } from '../../../export/torch/run/trace.ts';
 import { exportSource } from '../../../export/target.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import { planSchedule } from '../../../simulate/timeline/from-plan.ts';

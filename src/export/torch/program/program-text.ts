@@ -2,20 +2,20 @@
  * `program.py`: what each device runs, as two Python functions. In: the lowered program. Out: text that PyTorch runs and people
  * read: one call a line with its local type, modules as comments, collectives by name, values dropped after their last use.
  */
-import { internalError, ShardwrightError } from '../../errors.ts';
-import { bodyResult } from '../../graph/control.ts';
-import type { Arg, Graph, Node } from '../../graph/types.ts';
-import { eachOperand, isRef, typeText } from '../../graph/value.ts';
-import type { CollectiveKind } from '../../cost/collective-model.ts';
-import { collectiveKind } from '../../plan/lower/program/collectives.ts';
-import type { DeviceProgram } from '../../plan/lower/program/program.ts';
-import { bytesText } from '../../units.ts';
-import { pyComment, PyNames, pyString, pyTuple } from '../python-text.ts';
+import { internalError, ShardwrightError } from '../../../errors.ts';
+import { bodyResult } from '../../../graph/control.ts';
+import type { Arg, Graph, Node } from '../../../graph/types.ts';
+import { eachOperand, isRef, typeText } from '../../../graph/value.ts';
+import type { CollectiveKind } from '../../../cost/collective-model.ts';
+import { collectiveKind } from '../../../plan/lower/program/collectives.ts';
+import type { DeviceProgram } from '../../../plan/lower/program/program.ts';
+import { bytesText } from '../../../units.ts';
+import { pyComment, PyNames, pyString, pyTuple } from '../../python-text.ts';
 import { argumentText, operatorText, type Names } from './arguments.ts';
-import type { ControlForm } from '../../passes/control/control-form.ts';
+import type { ControlForm } from '../../../passes/control/control-form.ts';
 import { memberRow } from './collective-list.ts';
 import { bodiesOf, controlOf, controlText } from './control.ts';
-import { groupOrder } from './group-order.ts';
+import { groupOrder, inverse, permuted } from './group-order.ts';
 import { HELPER_USES, HELPERS, HERE, IMPORTS, type Helper } from './helpers.ts';
 import { draws, randomText } from './random.ts';
 import { callLines, type SplitProgram } from './split.ts';
@@ -382,20 +382,4 @@ interface Sides {
   readonly sent: string;
   readonly rest: readonly string[];
   readonly after?: string;
-}
-
-/** Targets of a permutation by the places that members have in PyTorch's group. */
-function permuted(arg: Arg | undefined, order: readonly number[] | undefined): string {
-  const targets = (Array.isArray(arg) ? (arg as readonly Arg[]) : []).map(Number);
-  if (order === undefined) return `[${targets.join(', ')}]`;
-  const out = new Array<number>(targets.length).fill(0);
-  targets.forEach((to, member) => (out[order[member]] = order[to]));
-  return `[${out.join(', ')}]`;
-}
-
-/** For each place the member that has it. */
-function inverse(order: readonly number[]): number[] {
-  const out = new Array<number>(order.length).fill(0);
-  order.forEach((place, member) => (out[place] = member));
-  return out;
 }

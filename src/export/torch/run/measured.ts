@@ -2,12 +2,12 @@
  * What a traced run says of its device. In: the calls of a run with what they took, and the program that they are of. Out: a
  * calibration as `bench/calibrate.py` writes one, so that the next plan has the prices of this run.
  */
-import type { Calibration } from '../../cost/collectives/calibration.ts';
-import type { Cluster } from '../../cost/hardware/cluster.ts';
-import { matrixPeak } from '../../cost/compute.ts';
-import type { Graph, Node } from '../../graph/types.ts';
-import { isRef } from '../../graph/value.ts';
-import { metaBytes, type TensorMeta } from '../../ops/record/record.ts';
+import type { Calibration } from '../../../cost/collectives/calibration.ts';
+import type { Cluster } from '../../../cost/hardware/cluster.ts';
+import { matrixPeak } from '../../../cost/compute.ts';
+import type { Graph, Node } from '../../../graph/types.ts';
+import { isRef } from '../../../graph/value.ts';
+import { metaBytes, type TensorMeta } from '../../../ops/record/record.ts';
 import type { RunReport } from './doctor.ts';
 
 /** Operands of the product in calls that are one. */

@@ -3,13 +3,13 @@
  * scan runs its body trip by trip, a branching runs the body that is taken. What decides is whole on every device, so all decide the
  * same; it is read on the host. Source of the calls: `torch.ops.higher_order`, which `passes/control/control-form.ts` reads.
  */
-import { ShardwrightError } from '../../errors.ts';
-import { CONTROL_TARGETS } from '../../graph/control.ts';
-import type { Arg, Graph, Node, TensorType } from '../../graph/types.ts';
-import { isRef } from '../../graph/value.ts';
-import { controlForm, type ControlForm, type ScanForm } from '../../passes/control/control-form.ts';
-import type { DeviceProgram } from '../../plan/lower/program/program.ts';
-import { pyBool, pyList, pyTuple } from '../python-text.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import { CONTROL_TARGETS } from '../../../graph/control.ts';
+import type { Arg, Graph, Node, TensorType } from '../../../graph/types.ts';
+import { isRef } from '../../../graph/value.ts';
+import { controlForm, type ControlForm, type ScanForm } from '../../../passes/control/control-form.ts';
+import type { DeviceProgram } from '../../../plan/lower/program/program.ts';
+import { pyBool, pyList, pyTuple } from '../../python-text.ts';
 import type { Helper } from './helpers.ts';
 import { sizeAt } from './sizes.ts';
 

@@ -3,9 +3,9 @@
  * the plan's order of members. Out: the same mesh dims in mesh order, and where each member of the plan's order stands then.
  * Source: `torch.distributed.new_group` sorts its ranks, so only ascending groups can be made.
  */
-import type { Node } from '../../graph/types.ts';
-import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { groupDims, groupOf, groupText } from '../../plan/lower/program/collectives.ts';
+import type { Arg, Node } from '../../../graph/types.ts';
+import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
+import { groupDims, groupOf, groupText } from '../../../plan/lower/program/collectives.ts';
 
 interface GroupOrder {
   /** `dp,tp`: mesh dims in mesh order. */
@@ -22,4 +22,20 @@ export function groupOrder(mesh: DeviceMesh, node: Pick<Node, 'args'>): GroupOrd
   const sorted = [...members].sort((a, b) => a - b);
   const order = members.map((rank) => sorted.indexOf(rank));
   return order.every((place, member) => place === member) ? { group } : { group, order };
+}
+
+/** Targets of a permutation by the places that members have in PyTorch's group. */
+export function permuted(arg: Arg | undefined, order: readonly number[] | undefined): string {
+  const targets = (Array.isArray(arg) ? (arg as readonly Arg[]) : []).map(Number);
+  if (order === undefined) return `[${targets.join(', ')}]`;
+  const out = new Array<number>(targets.length).fill(0);
+  targets.forEach((to, member) => (out[order[member]] = order[to]));
+  return `[${out.join(', ')}]`;
+}
+
+/** For each place the member that has it. */
+export function inverse(order: readonly number[]): number[] {
+  const out = new Array<number>(order.length).fill(0);
+  order.forEach((place, member) => (out[place] = member));
+  return out;
 }

@@ -2,15 +2,15 @@
  * The communication of `program.py`. In: the lowered program as two functions. Out: every collective in the order in which it is called,
  * as a JSON record.
  */
-import type { CollectiveKind } from '../../cost/collective-model.ts';
-import { ShardwrightError } from '../../errors.ts';
-import { DTYPE_BYTES, type Graph, type Node, type TensorType } from '../../graph/types.ts';
-import { isRef } from '../../graph/value.ts';
-import { collectiveKind, readCollective } from '../../plan/lower/program/collectives.ts';
-import type { DeviceProgram } from '../../plan/lower/program/program.ts';
+import type { CollectiveKind } from '../../../cost/collective-model.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import { DTYPE_BYTES, type Graph, type Node, type TensorType } from '../../../graph/types.ts';
+import { isRef } from '../../../graph/value.ts';
+import { collectiveKind, readCollective } from '../../../plan/lower/program/collectives.ts';
+import type { DeviceProgram } from '../../../plan/lower/program/program.ts';
 import { torchDtype } from './arguments.ts';
 import { controlOf, tripsOf } from './control.ts';
-import { bytesText } from '../../units.ts';
+import { bytesText } from '../../../units.ts';
 import { sizeAt } from './sizes.ts';
 import { callLines, type SplitProgram } from './split.ts';
 

@@ -2,7 +2,7 @@
  * A profiler's trace. In: the text that `torch.profiler` exports (Kineto's Chrome JSON, one rank). Out: its events in the order of their
  * starts, and what calls took on a device.
  */
-import { ShardwrightError } from '../../errors.ts';
+import { ShardwrightError } from '../../../errors.ts';
 
 /** A complete event of a trace; microseconds. */
 export interface TraceSpan {

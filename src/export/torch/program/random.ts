@@ -3,12 +3,12 @@
  * call that draws the whole and takes the own part: generators of all devices stay the same, and numbers are those of one process.
  * The whole exists only briefly: of dropout its mask alone, a byte an element. Source: PyTorch's generators, whose numbers depend on the size of the tensor that is drawn.
  */
-import { ShardwrightError } from '../../errors.ts';
-import type { Node } from '../../graph/types.ts';
-import { Shard } from '../../mesh/placements/shards/shard.ts';
-import { StridedShard } from '../../mesh/placements/shards/strided.ts';
-import type { DeviceProgram, RandomPiece } from '../../plan/lower/program/program.ts';
-import { pyList, pyTuple } from '../python-text.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import type { Node } from '../../../graph/types.ts';
+import { Shard } from '../../../mesh/placements/shards/shard.ts';
+import { StridedShard } from '../../../mesh/placements/shards/strided.ts';
+import type { DeviceProgram, RandomPiece } from '../../../plan/lower/program/program.ts';
+import { pyList, pyTuple } from '../../python-text.ts';
 import type { Helper } from './helpers.ts';
 
 /** Calls whose first argument says size and dtype only. */

@@ -3,16 +3,16 @@
  * Out: calls and collectives matched one by one by name and order, with measured and predicted seconds. Source: the trace that
  * `torch.profiler` exports; on gloo, collectives are its `gloo:...` ranges.
  */
-import type { CollectiveModel } from '../../cost/collective-model.ts';
-import { ShardwrightError } from '../../errors.ts';
-import type { Node } from '../../graph/types.ts';
-import { collectiveKind } from '../../plan/lower/program/collectives.ts';
-import type { Plan } from '../../plan/record/types.ts';
-import type { ExportSource, OrderOptions } from '../target.ts';
-import { operatorText } from './arguments.ts';
-import { collectiveRows } from './collective-list.ts';
-import { chooseOrder, splitInOrder } from './order.ts';
-import { callLines } from './split.ts';
+import type { CollectiveModel } from '../../../cost/collective-model.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import type { Node } from '../../../graph/types.ts';
+import { collectiveKind } from '../../../plan/lower/program/collectives.ts';
+import type { Plan } from '../../../plan/record/types.ts';
+import type { ExportSource, OrderOptions } from '../../target.ts';
+import { operatorText } from '../program/arguments.ts';
+import { collectiveRows } from '../program/collective-list.ts';
+import { chooseOrder, splitInOrder } from '../order.ts';
+import { callLines } from '../program/split.ts';
 import { DeviceTimes, type TraceSpan } from './trace.ts';
 
 /** One call of the program, or one collective. */

@@ -4,8 +4,8 @@
  * plan's memory timeline was made of: a value that only gradients need and that stands after the first backward call is
  * made in the backward function.
  */
-import { indexGraph } from '../../graph/order.ts';
-import type { Graph, Node, Output } from '../../graph/types.ts';
+import { indexGraph } from '../../../graph/order.ts';
+import type { Graph, Node, Output } from '../../../graph/types.ts';
 
 export interface SplitProgram {
   /** Placeholders that the forward function takes: parameters, buffers, inputs. */
