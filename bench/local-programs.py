@@ -10,6 +10,7 @@ too, so that what is left is the compute that the plan prices. Parameters and in
 import argparse
 import importlib.util
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -135,24 +136,36 @@ def timed(step: Callable[[], Any], device: torch.device, steps: int, warm: float
     return [a.elapsed_time(b) * 1e-3 for a, b in zip(events, events[1:])]
 
 
-def kernel_seconds(step: Callable[[], Any], device: torch.device, trace: "Path | None", shapes: bool) -> "float | None":
-    """Seconds of all kernels of one step, and its trace."""
+def kernel_seconds(
+    step: Callable[[], Any], device: torch.device, trace: "Path | None", shapes: bool, warm_steps: int
+) -> "float | None":
+    """Seconds of all kernels of one step, and its trace.
+
+    Steps run one behind another, and `warm_steps` of them run under the profiler before the first that is kept: starting it leaves the
+    device idle, and an idle device runs its next 0.14 seconds at clocks that it does not hold.
+    """
     if device.type == "cpu" and trace is None:
         return None
-    from torch.profiler import ProfilerActivity, profile
+    from torch.profiler import ProfilerActivity, profile, schedule
 
     kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type != "cpu" else [])
-    with profile(activities=kinds, record_shapes=shapes) as run:
-        # The first step of a profiler pays for its buffers.
-        for _ in range(3):
+    kept = schedule(wait=0, warmup=max(1, warm_steps), active=3, repeat=1)
+    with profile(activities=kinds, record_shapes=shapes, schedule=kept) as run:
+        for i in range(max(1, warm_steps) + 3):
             step()
-            sync(device)
+            if i == max(1, warm_steps) + 2:
+                sync(device)
+            run.step()
     if trace is not None:
         run.export_chrome_trace(str(trace))
     if device.type == "cpu":
         return None
     ranges = ("Step", "StepBackward")
-    spans = [e for e in run.events() if e.device_type == torch.autograd.DeviceType.CUDA and e.name not in ranges]
+    spans = [
+        e
+        for e in run.events()
+        if e.device_type == torch.autograd.DeviceType.CUDA and e.name not in ranges and not e.name.startswith("ProfilerStep")
+    ]
     return sum(e.time_range.elapsed_us() for e in spans) * 1e-6 / 3
 
 
@@ -189,7 +202,8 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
             return result
         result["stepSeconds"] = timed(step, device, args.steps, args.warm)
         trace = None if args.traces is None else Path(args.traces) / f"{folder.name}-{args.mode}.json"
-        result["kernelSeconds"] = kernel_seconds(step, device, trace, args.mode == "eager")
+        warm_steps = math.ceil(args.warm / statistics.median(result["stepSeconds"]))
+        result["kernelSeconds"] = kernel_seconds(step, device, trace, args.mode == "eager", warm_steps)
         if device.type != "cpu":
             result["peakBytes"] = torch.cuda.max_memory_allocated()
         if copies.seen:
@@ -204,7 +218,7 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
             result["collectives"] = len(seen)
             result["copySeconds"] = timed(all_copies, device, args.steps, args.warm / 3)
-            result["copyKernelSeconds"] = kernel_seconds(all_copies, device, None, False)
+            result["copyKernelSeconds"] = kernel_seconds(all_copies, device, None, False, 3)
     return result
 
 

@@ -9,6 +9,7 @@ import type { BodyTraffic } from '../ops/record/rule.ts';
 import type { Cluster } from './hardware/cluster.ts';
 import { unalignedSeconds } from './kernels/alignment.ts';
 import { attentionRate } from './kernels/attention.ts';
+import { eagerWork } from './kernels/eager.ts';
 import { matrixSeconds } from './kernels/matmul.ts';
 import { matrixPeak } from './kernels/peak-flops.ts';
 
@@ -62,7 +63,7 @@ const FLOATS: ReadonlySet<DType> = new Set<DType>(['f64', 'f32', 'bf16', 'f16', 
 
 /** Bytes and kernels of a call: as it is, as what runs in its place, or as a part of a compiled kernel. */
 function workOf(record: OperatorRecord, ctx: TypedContext, { body, traffic }: ComputeOptions): BodyTraffic {
-  if (traffic === undefined) return body ?? { bytes: record.bytes(ctx), kernels: 1 };
+  if (traffic === undefined) return body ?? eagerWork(record, ctx);
   const { inputs, outputs, cut } = traffic;
   let { kernels } = traffic;
   let bytes = 0;
