@@ -3,6 +3,7 @@
  * positions of kernels; for every use the last kernel before its move and the first kernel that waits for it.
  */
 import type { Model, Use } from '../model/model.ts';
+import { kernelNeeds } from './kernel-needs.ts';
 
 /** The kernels of one step in program order: nodes that compute for some time under some strategy. */
 export interface KernelOrder {
@@ -32,24 +33,13 @@ export function kernelOrder({ graph, flow, strategies, nodeSeconds }: Model): Ke
   const kernels = graph.nodes.flatMap((node, n) => (node.kind === 'call' && flow.alias[n] < 0 && mostSeconds[n] > 0 ? [n] : []));
   const ofNode = new Int32Array(graph.nodes.length).fill(-1);
   kernels.forEach((n, at) => (ofNode[n] = at));
-  const madeBy = new Int32Array(flow.values.length).fill(-1);
-  const users: number[][] = flow.values.map(() => []);
-  graph.nodes.forEach((_, n) => {
-    let last = ofNode[n];
-    for (const value of flow.inputs[n]) {
-      users[value].push(n);
-      if (ofNode[n] < 0) last = Math.max(last, madeBy[value]);
-    }
-    for (const value of flow.results[n]) if (value >= 0 && flow.alias[n] < 0) madeBy[value] = last;
+  const { madeBy, before: neededBy } = kernelNeeds({
+    kernelOf: ofNode,
+    kernels: kernels.length,
+    values: flow.values.length,
+    reads: (n) => flow.inputs[n],
+    writes: (n) => (flow.alias[n] < 0 ? flow.results[n].filter((value) => value >= 0) : []),
   });
-  const neededBy = new Int32Array(graph.nodes.length).fill(kernels.length);
-  for (let n = graph.nodes.length - 1; n >= 0; n--) {
-    neededBy[n] = ofNode[n];
-    if (ofNode[n] >= 0) continue;
-    neededBy[n] = kernels.length;
-    for (const value of flow.results[n])
-      for (const user of value < 0 ? [] : users[value]) neededBy[n] = Math.min(neededBy[n], neededBy[user]);
-  }
   return { count: kernels.length, ofNode, seconds: Float64Array.from(kernels, (n) => mostSeconds[n]), madeBy, neededBy };
 } // prettier-ignore
 

@@ -1,5 +1,6 @@
 /** Between which kernels tasks can run. In: a schedule. Out: for every task the kernels on both sides of it. */
 
+import { kernelNeeds } from '../../plan/overlap/kernel-needs.ts';
 import { INSIDE, writers, type Schedule } from './schedule.ts';
 
 /** Sums that may travel in buckets, by position: no kernel needs them, and they are no part of a rule. */
@@ -24,17 +25,14 @@ export class Needs {
     this.kernels = tasks.flatMap(({ kind }, at) => (kind === 'compute' ? [at] : []));
     this.numberOf = new Int32Array(tasks.length).fill(-1);
     this.kernels.forEach((at, k) => (this.numberOf[at] = k));
-    this.maker = Int32Array.from(this.numberOf);
-    tasks.forEach((task, at) => {
-      if (this.numberOf[at] >= 0) return;
-      for (const b of task.reads) if (this.writer[b] >= 0) this.maker[at] = Math.max(this.maker[at], this.maker[this.writer[b]]);
+    const needs = kernelNeeds({
+      kernelOf: this.numberOf,
+      kernels: this.kernels.length,
+      values: buffers.length,
+      reads: (at) => tasks[at].reads,
+      writes: (at) => tasks[at].writes,
     });
-    this.need = new Int32Array(tasks.length);
-    const needed = new Int32Array(buffers.length).fill(this.kernels.length);
-    for (let at = tasks.length - 1; at >= 0; at--) {
-      const own = this.numberOf[at];
-      this.need[at] = own >= 0 ? own : tasks[at].writes.reduce((least, b) => Math.min(least, needed[b]), this.kernels.length);
-      for (const b of tasks[at].reads) needed[b] = Math.min(needed[b], this.need[at]);
-    }
-  } // prettier-ignore
+    this.maker = needs.after;
+    this.need = needs.before;
+  }
 }
