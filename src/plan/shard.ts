@@ -64,9 +64,10 @@ export async function shardPrepared(
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
   };
   const holds = holdsPeak(request);
-  const over = await farOverBudget(prepared, problem, deadline);
+  const { free: over, problems } = await farOverBudget(prepared, problem, deadline);
+  const known = problems === undefined ? options : { ...options, problems };
   if (over !== undefined) {
-    const within = await heldWithin(prepared, over, problem, NO_CERTIFICATE, deadline, options);
+    const within = await heldWithin(prepared, over, problem, NO_CERTIFICATE, deadline, known);
     // Why nothing fits, and a bound where the search found none, are those of the states.
     if (within.status === 'planned' && within.plan.proof.bound > 0) return within;
   }
@@ -93,7 +94,7 @@ export async function shardPrepared(
     if (holds && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes) continue;
     return planned(answer === cheapest ? prepared : withNote(prepared, TIE_BREAK), answer, memory, certificate);
   }
-  return heldWithin(prepared, solution, problem, certificate, deadline, { ...options, fits });
+  return heldWithin(prepared, solution, problem, certificate, deadline, { ...known, fits });
 }
 
 /** The plan that keeps the peak, from one that does not. The request of the plan says from here on that the peak binds, so that whoever opens it makes the same problem. */
@@ -103,13 +104,13 @@ async function heldWithin(
   problem: Problem,
   certificate: PlanCertificate,
   deadline: Deadline,
-  options: Omit<ShardOptions, 'table'> & { readonly fits?: Int32Array | undefined },
+  options: Omit<ShardOptions, 'table'> & Pick<Parameters<typeof withinBudget>[5], 'fits' | 'problems'>,
 ): Promise<ShardResult> {
   if (peakBinds(prepared.request)) return withinBudget(prepared, solution, problem, certificate, deadline, options);
   const bound = { ...prepared.request, activations: 'constraint' } as const;
   if (prepared.model.ceilingSeconds === undefined)
     return withinBudget({ ...prepared, request: bound }, solution, problem, certificate, deadline, options);
-  const { starts: _, ...others } = options;
+  const { starts: _, fits: __, problems: ___, ...others } = options;
   return shardPrepared(prepare(prepared.program, bound, prepared.table, deadline), { ...others, deadline });
 }
 

@@ -6,6 +6,7 @@
 import { metaBytes } from '../../ops/record/record.ts';
 import { narrowPoints } from '../../passes/checkpoint/policies.ts';
 import { mayRecompute } from '../../passes/checkpoint/repeatable.ts';
+import { PreparedProblem } from '../../solver/search/prepared.ts';
 import type { LinearRow, Problem } from '../../solver/types.ts';
 import type { Prepared } from '../prepare.ts';
 import { livenessOf, type Liveness } from './liveness.ts';
@@ -24,6 +25,8 @@ export class PeakProblems {
   private readonly transients: Transients;
   /** What one decision may hold at a program point beside the states of any plan. */
   private readonly mostTransientBytes: number;
+  private everything: RematProblem | undefined;
+  private preparedProblem: PreparedProblem | undefined;
   private readonly amounts = new Map<number, readonly LiveBytes[]>();
 
   constructor(
@@ -51,6 +54,16 @@ export class PeakProblems {
   /** Every decision, those too large for this budget too: what is asked is how large a budget must be. */
   all(): RematProblem {
     return rematProblem(this.prepared.model, this.prepared.compact, this.decisions, 'as placed', this.live);
+  }
+
+  /** All that may fit, whatever copies hold. */
+  get whole(): RematProblem {
+    return (this.everything ??= this.limited(Infinity));
+  }
+
+  /** What solves of `whole` share. */
+  get shared(): PreparedProblem {
+    return (this.preparedProblem ??= new PreparedProblem(this.whole.problem));
   }
 
   /** The decisions that may fit, with copies in flight of at most so many bytes. */

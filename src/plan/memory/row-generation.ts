@@ -118,7 +118,7 @@ export class PeakMemoryPlanner {
     reprepare: (graph: Graph) => Prepared,
     private readonly options: MemoryPlanOptions,
   ) {
-    this.problems = new PeakProblems(prepared, options.recompute);
+    this.problems = options.problems ?? new PeakProblems(prepared, options.recompute);
     this.evaluator = new PeakEvaluator(prepared, reprepare, this.problems.live);
     this.deadline = options.deadline ?? new Deadline(prepared.request.timeLimitSeconds);
     this.gap = gapUnderMemory(prepared.request);
@@ -236,10 +236,11 @@ export class PeakMemoryPlanner {
     const tightening = new HeuristicTightening();
     const build = (): Built => {
       const { copyBytes } = tightening;
-      const remat = problems.limited(copyBytes, anchors);
+      const isWhole = copyBytes === Infinity && anchors === undefined;
+      const remat = isWhole ? problems.whole : problems.limited(copyBytes, anchors);
       const restricted = restrict(remat);
-      const known = this.prepared.restrictedSolver.prepared;
-      const shared = known.isOf(restricted.problem) ? known : new PreparedProblem(restricted.problem);
+      const known = [this.prepared.restrictedSolver.prepared, problems.shared];
+      const shared = known.find((p) => p.isOf(restricted.problem)) ?? new PreparedProblem(restricted.problem);
       return { copyBytes, remat, restricted, shared, least: new Map(), taken: new Map() };
     };
     let built = build();

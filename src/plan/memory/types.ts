@@ -4,6 +4,7 @@
 import type { StepCertificate, Progress } from '../../solver/types.ts';
 import type { Deadline } from '../request/deadline.ts';
 import type { FittingPlan } from './evaluate-choice.ts';
+import type { PeakProblems } from './peak-problems.ts';
 
 export interface MemoryPlanResult {
   /** Undefined when none was found. */
@@ -29,6 +30,8 @@ export interface MemoryPlanOptions {
   readonly recompute: boolean;
   /** `two-stage`: placements are those of the first stage; `joint`: both are chosen at once, from there. */
   readonly mode: 'joint' | 'two-stage';
+  /** The problems of this request, where somebody has asked them already. */
+  readonly problems?: PeakProblems;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;
   /** Of the whole solve, which this is a stage of. Default: the request's time limit, from now on. */

@@ -6,10 +6,13 @@ import { peakOf } from '../../cost/memory/peak.ts';
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import { printGraph } from '../../graph/text/write.ts';
 import { evaluate } from '../../solver/check/verify.ts';
+import { FOLD_VARIABLES } from '../../solver/search/prepared.ts';
+import { relaxedChoice } from '../../solver/search/tight-relaxation.ts';
 import type { Problem, Progress, ProveOptions, ProvenSolution, Solution } from '../../solver/types.ts';
 import { bytesText } from '../../units.ts';
 import { leastMemory, memoryOf } from '../memory/least-memory.ts';
 import { neighbourhoodStart } from '../memory/neighbourhood-start.ts';
+import { PeakProblems } from '../memory/peak-problems.ts';
 import { PeakMemoryPlanner } from '../memory/row-generation.ts';
 import { prepare, type Prepared } from '../prepare.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
@@ -34,35 +37,52 @@ interface SearchOptions {
   readonly starts?: readonly Int32Array[];
   /** A compact choice whose peak is within the budget. */
   readonly fits?: Int32Array | undefined;
+  /** Those of the request, if nothing may be recomputed. */
+  readonly problems?: PeakProblems;
   readonly onProgress?: (event: Progress) => void;
 }
 
 /** Activations of this share of the budget at the peak are more than plans leave free that are chosen for their states alone. */
 const HEAVY_ACTIVATIONS = 1 / 8;
 
+/** Whether the budget is likely to bind at the peak. */
+interface FarOver {
+  /** A plan without limits that says that it does; absent where the question is open. */
+  readonly free?: Solution;
+  /** The problems of the search to come, if any were asked. */
+  readonly problems?: PeakProblems;
+}
+
 /**
- * The plan of least seconds without any limit, where it says that the budget binds at the peak: its states alone exceed the
+ * About the plan of least seconds without any limit, where it says that the budget binds at the peak: its states alone exceed the
  * budget, and activations come on top. Then least seconds with the states within the budget need not be sought: no such plan fits.
  * It bounds nothing and says only where memory peaks. Undefined where the question is open, and where no layers repeat: short
  * programs answer it at once.
  */
 export async function farOverBudget(
-  prepared: Pick<Prepared, 'request' | 'budgetBytes' | 'compact' | 'model' | 'restrictedSolver' | 'table'>,
+  prepared: Pick<Prepared, 'request' | 'budgetBytes' | 'compact' | 'model' | 'table'>,
   problem: Problem,
   deadline: Deadline,
-): Promise<ProvenSolution | undefined> {
-  const { request, budgetBytes, compact, restrictedSolver } = prepared;
+): Promise<FarOver> {
+  const { request, budgetBytes, compact } = prepared;
   const isOwn = request.solver === 'auto' || request.solver === 'exact';
-  if (!isOwn || !holdsPeak(request) || recomputesUnderBudget(request) || request.objective === 'parameter-memory') return undefined; // prettier-ignore
+  if (!isOwn || !holdsPeak(request) || recomputesUnderBudget(request) || request.objective === 'parameter-memory') return {}; // prettier-ignore
   const largest = (problem.rows?.[0]?.amounts ?? []).reduce((sum, amounts) => sum + amounts.reduce((a, b) => Math.max(a, b), 0), 0); // prettier-ignore
-  if (largest <= budgetBytes || restrictedSolver.prepared.fold === undefined) return undefined;
-  const asked = { engine: 'exact', certify: false, gap: gapOnTheWay(request), workLimit: workOn(problem), seed: request.seed, prepared: restrictedSolver.prepared, ...deadline.solveOptions } as const; // prettier-ignore
-  const free = await solveUnlessLate({ ...problem, rows: [] }, asked);
-  if (free === undefined || free.status === 'infeasible') return undefined;
-  const stateBytes = memoryOf(problem, free.choice);
-  if (stateBytes <= budgetBytes) return undefined;
-  const activationBytes = peakBytesOf(prepared, compact.expand(free.choice)) - stateBytes;
-  return activationBytes < HEAVY_ACTIVATIONS * budgetBytes ? undefined : free;
+  if (largest <= budgetBytes || problem.domains.length < FOLD_VARIABLES) return {};
+  const problems = new PeakProblems(prepared, false);
+  const { whole, shared } = problems;
+  if (shared.fold === undefined) return { problems };
+  const started = performance.now();
+  const asked = { engine: 'exact', certify: false, gap: gapOnTheWay(request), workLimit: workOn(problem), seed: request.seed, prepared: shared, ...deadline.solveOptions } as const; // prettier-ignore
+  const found = relaxedChoice(shared, () => deadline.isOver) ?? (await solveUnlessLate(whole.problem, asked))?.choice;
+  if (found === undefined || found.length === 0) return { problems };
+  const choice = whole.strategies(found);
+  const stateBytes = memoryOf(problem, choice);
+  if (stateBytes <= budgetBytes) return { problems };
+  const activationBytes = peakBytesOf(prepared, compact.expand(choice)) - stateBytes;
+  if (activationBytes < HEAVY_ACTIVATIONS * budgetBytes) return { problems };
+  const seconds = (performance.now() - started) / 1000;
+  return { problems, free: feasible({ choice, objective: shared.cost(found), bound: -Infinity, solver: 'message-passing', seconds }) }; // prettier-ignore
 }
 
 interface FirstUnderBudget {
@@ -108,7 +128,7 @@ export async function withinBudget(
   problem: Problem,
   certificate: PlanCertificate,
   deadline: Deadline,
-  { starts, fits, onProgress }: SearchOptions,
+  { starts, fits, problems, onProgress }: SearchOptions,
 ): Promise<ShardResult> {
   const { request, budgetBytes, compact, table } = prepared;
   const started = performance.now();
@@ -129,6 +149,7 @@ export async function withinBudget(
     recompute,
     mode: request.checkpoint === 'two-stage' ? 'two-stage' : 'joint',
     deadline,
+    ...(problems === undefined || recompute ? {} : { problems }),
     ...(onProgress === undefined ? {} : { onProgress }),
   });
   const found = await planner.run(firstStage);

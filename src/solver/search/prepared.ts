@@ -13,7 +13,7 @@ import { PriceMemo } from './price-memo.ts';
 import type { Problem } from '../types.ts';
 
 /** Problems of fewer variables are not worth a fold. */
-const FOLD_VARIABLES = 1500;
+export const FOLD_VARIABLES = 1500;
 
 /** Data that several solves of one problem share, without its rows. */
 export class PreparedProblem {

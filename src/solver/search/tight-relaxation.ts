@@ -13,7 +13,7 @@ import { hashProblem, verifyHashed } from '../check/verify.ts';
 import type { PreparedProblem } from './prepared.ts';
 import type { Network } from '../network/network.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
-import type { Workspace } from './workspace.ts';
+import { makeWorkspace, type Workspace } from './workspace.ts';
 import { Search } from './branch-and-bound.ts';
 import type { StepCertificate } from '../types.ts';
 import { messageLists } from './message-lists.ts';
@@ -42,7 +42,7 @@ export function solveTightRelaxation(
   stopped: () => boolean,
   { certify, hasRows }: { readonly certify: boolean; readonly hasRows: boolean },
 ): Relaxed | undefined {
-  const { problem, net, fold, relaxed } = prepared;
+  const { problem, fold, relaxed } = prepared;
   const folded = fold !== undefined;
   // Another problem with other rows asked before: where rows cut its answer off too, or it was not proven, all is said.
   if (relaxed !== undefined) {
@@ -59,12 +59,9 @@ export function solveTightRelaxation(
     if (short.tight) prepared.relaxed = { choice, tight: true };
     return { choice, tight: short.tight && evaluate(choice) < Infinity, folded };
   }
-  const work = (fold?.short ?? net).clone();
-  const swept = ascendReduced(work, workspace, stopped);
+  const swept = sweptOnce(prepared, workspace, stopped);
   if (swept === undefined) return undefined;
-  const { choice: short, tight, messages } = swept;
-  const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
-  if (!stopped()) prepared.relaxed = { choice, tight };
+  const { work, choice, tight, messages } = swept;
   if (!tight) return { choice, tight, folded };
   const objective = evaluate(choice);
   if (objective === Infinity) return { choice, tight: false, folded, breaksRows: true };
@@ -81,6 +78,30 @@ export function solveTightRelaxation(
   const verdict = verifyHashed(problem, certificate.problem, { choice, objective, certificate });
   const proven = verdict.accepted && isLeast(problem, objective, Number(verdict.bound));
   return { choice, tight: true, folded, ...(proven ? { proven: { certificate, bound: Number(verdict.bound) } } : {}) };
+}
+
+/** Sweeps of the short network, or of all where nothing repeats, without rows; their choice is kept for other solves. */
+function sweptOnce(
+  prepared: PreparedProblem,
+  workspace: Workspace,
+  stopped: () => boolean,
+): (Found & { readonly messages: Trws; readonly work: Network }) | undefined {
+  const { fold, net } = prepared;
+  const work = (fold?.short ?? net).clone();
+  const swept = ascendReduced(work, workspace, stopped);
+  if (swept === undefined) return undefined;
+  const choice = fold === undefined ? swept.choice : fold.variable.map((v) => swept.choice[v]);
+  if (!stopped()) prepared.relaxed = { choice, tight: swept.tight };
+  return { ...swept, choice, work };
+}
+
+/**
+ * About the cheapest choice without rows, uncertified: what sweeps alone say, for whoever wants to know what it is like.
+ *
+ * @returns undefined when the network is too large to be swept for this, or no choice was found
+ */
+export function relaxedChoice(prepared: PreparedProblem, stopped: () => boolean): Int32Array | undefined {
+  return (prepared.relaxed ?? sweptOnce(prepared, makeWorkspace(prepared), stopped))?.choice;
 }
 
 /** The cheapest choice among those whose middle blocks are tied, without rows: a start for a long search. */
