@@ -6,10 +6,11 @@
  */
 import { ascend } from '../dual/ascent.ts';
 import { ASCENT, ELIMINATION } from './limits.ts';
+import { addSlice } from '../dual/inner-loops.ts';
 import { Trws } from '../dual/trws.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
 import { addPrices, amountsAt } from '../network/rows.ts';
-import type { Network } from '../network/network.ts';
+import { Network } from '../network/network.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Seams tried, each a layer further, until one keeps the row: free layers may take more than either choice does there. */
@@ -82,25 +83,70 @@ function cheapestAcross(
   price: bigint,
   fixed: (variable: number) => number | undefined,
 ): Int32Array | undefined {
-  const core = net.afresh();
+  const at = new Int32Array(net.count).fill(-1);
+  const free: number[] = [];
+  for (let i = 0; i < net.count; i++) {
+    if (net.gone[i] === 1) continue;
+    const position = fixed(i);
+    if (position === undefined) free.push(i);
+    else at[i] = position;
+  }
+  const core = conditioned(net, free, at);
   addPrices(core, [price]);
   core.rows.length = 0;
-  for (let i = 0; i < net.count; i++) {
-    const position = net.gone[i] === 1 ? undefined : fixed(i);
-    if (position !== undefined) core.restrict(i, net.pool.map(Int32Array.of(position)));
-  }
   const { reducer, eliminator } = workspace;
   if (!reducer.reduce(core) || eliminator.run(core, ELIMINATION.easy) === 'infeasible') return undefined;
   const messages = new Trws(core);
   let best: Int32Array | undefined;
   let least = Infinity;
-  const propose = (at: Int32Array): void => {
-    const cost = evaluatePositions(core, at);
+  const propose = (positions: Int32Array): void => {
+    const cost = evaluatePositions(core, positions);
     if (cost >= least) return;
     least = cost;
-    best = at;
+    best = positions;
   };
   ascend(messages, { ...ASCENT.seam, propose, target: () => least, stopped });
   spent(messages.steps);
-  return best && core.complete(best);
+  if (best === undefined) return undefined;
+  core.complete(best).forEach((position, k) => (at[free[k]] = position));
+  return at;
+}
+
+/** The network of some variables, given the positions of all others; its constant leaves out what those cost among themselves. */
+function conditioned(net: Network, free: readonly number[], at: Int32Array): Network {
+  const { pool } = net;
+  const core = new Network(
+    pool,
+    Int32Array.from(free, (i) => net.size[i]),
+  );
+  core.quantum = net.quantum;
+  core.tolerance = net.tolerance;
+  const name = new Int32Array(net.count).fill(-1);
+  free.forEach((i, k) => (name[i] = k));
+  free.forEach((i, k) => {
+    const costs = pool.vectorOf(net.unary[i]).slice();
+    for (const id of net.incident[i]) {
+      const f = net.factors[id];
+      if (f === undefined) continue;
+      const side = f.vars[0] === i ? 0 : 1;
+      const other = f.vars[1 - side];
+      if (name[other] >= 0) {
+        if (side === 0) core.addFactor({ ...f, vars: f.vars.map((v) => name[v]) });
+        continue;
+      }
+      const there = pool.mapOf(f.maps[1 - side])[at[other]];
+      const width = f.table.dims[1];
+      if (there < 0) costs.fill(Infinity);
+      else if (side === 0) addSlice(costs, costs.length, pool.mapOf(f.maps[0]), f.table.cells, there, width);
+      else addSlice(costs, costs.length, pool.mapOf(f.maps[1]), f.table.cells, there * width, 1);
+    }
+    core.unary[k] = pool.vector(costs);
+    core.rank[k] = net.rank[i];
+    core.place[k] = net.place[i];
+    core.minPairs[2 * k] = net.minPairs[2 * i];
+    core.minPairs[2 * k + 1] = net.minPairs[2 * i + 1];
+  });
+  for (const { bound, amounts } of net.rows)
+    core.rows.push({ bound, amounts: Int32Array.from(free, (i) => amounts[i]) });
+  return core;
 }
