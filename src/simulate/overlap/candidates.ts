@@ -5,7 +5,7 @@
 
 import { peakOf } from '../../cost/memory/peak.ts';
 import type { Prepared } from '../../plan/prepare.ts';
-import { decode, stateMemory } from '../../plan/record/decode.ts';
+import { decode, stateMemory, type Decoded } from '../../plan/record/decode.ts';
 import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { evaluate } from '../../solver/check/verify.ts';
@@ -24,6 +24,8 @@ export interface OverlapCandidate {
 /** What candidates are choices of. */
 export type Candidates = Pick<Prepared, 'program' | 'model' | 'problem' | 'table' | 'request' | 'budgetBytes'>;
 
+type DecodedPlan = Pick<Decoded, 'nodes' | 'outputs' | 'computeSeconds' | 'communicationSeconds'>;
+
 /** The plans seen, the first of them that of summed costs. */
 export class CandidatePool {
   readonly candidates: OverlapCandidate[];
@@ -33,9 +35,11 @@ export class CandidatePool {
     private readonly prepared: Candidates,
     private readonly options: SimulateOptions,
     choice: Int32Array,
+    /** What that choice is, where it is known. */
+    decoded?: DecodedPlan,
   ) {
     this.seen.add(choice.join());
-    this.candidates = [this.simulated(choice)];
+    this.candidates = [this.simulated(choice, decoded)];
   }
 
   /** Of equal ones the first. */
@@ -76,9 +80,9 @@ export class CandidatePool {
     return peakOf(planMemoryTimeline(model, choice, table).intervals).peakBytes <= budgetBytes;
   }
 
-  private simulated(choice: Int32Array): OverlapCandidate {
+  private simulated(choice: Int32Array, decoded?: DecodedPlan): OverlapCandidate {
     const { program, model, table, request, budgetBytes } = this.prepared;
-    const { nodes, outputs, computeSeconds, communicationSeconds } = decode(model, choice);
+    const { nodes, outputs, computeSeconds, communicationSeconds } = decoded ?? decode(model, choice);
     const plan: SimulatedPlan = { request, nodes, outputs, memory: { ...stateMemory(model, choice), budgetBytes } };
     const { timeline } = simulate(program, plan, table, this.options);
     return { choice, plan, serialSeconds: computeSeconds + communicationSeconds, simulatedSeconds: timeline.seconds };

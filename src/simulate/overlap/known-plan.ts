@@ -52,7 +52,7 @@ const BOUND_DIMS = 2;
  */
 export async function overlappedStep(result: PlannedResult, known: readonly KnownChoice[], deadline: Deadline): Promise<OverlappedStep> {
   const { prepared, plan, choice, certificate } = result;
-  const pool = new CandidatePool(prepared, {}, choice);
+  const pool = new CandidatePool(prepared, {}, choice, { ...plan, ...plan.objective });
   const [base] = pool.candidates;
   const enoughSeconds = base.simulatedSeconds * (1 - WORTH);
   const work = stepWorkFor(prepared.model, { launchSeconds: LAUNCH_SECONDS, bucketBytes: DEFAULT_BUCKET_BYTES }, choice);
