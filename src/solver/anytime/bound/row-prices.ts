@@ -36,9 +36,12 @@ export class PriceAscent {
   readonly bestSecond: Float64Array;
   readonly #active: Uint8Array;
   readonly #direction: Float64Array;
+  readonly #windows: number;
 
-  constructor(dual: Dual, start?: AscentStart) {
+  /** With `everyRow` all exceeded rows join at once: for models that have few. */
+  constructor(dual: Dual, start?: AscentStart, everyRow = false) {
     this.dual = dual;
+    this.#windows = everyRow ? Math.max(1, dual.model.rows) : WINDOWS;
     const { rows } = dual.model;
     this.kept = new Float64Array(rows);
     this.bestFirst = new Float64Array(dual.toFirst.length);
@@ -88,10 +91,11 @@ export class PriceAscent {
 
   #activate(usage: Float64Array): void {
     const { rows, capacity } = this.dual.model;
-    for (let w = 0; w < WINDOWS; w++) {
+    const windows = this.#windows;
+    for (let w = 0; w < windows; w++) {
       let worst = -1;
       let excess = 0;
-      for (let t = Math.floor((w * rows) / WINDOWS); t < Math.floor(((w + 1) * rows) / WINDOWS); t++) {
+      for (let t = Math.floor((w * rows) / windows); t < Math.floor(((w + 1) * rows) / windows); t++) {
         const over = (usage[t] - capacity[t]) / Math.max(1, capacity[t]);
         if (over > excess) {
           excess = over;

@@ -26,10 +26,15 @@ export interface PartView {
 }
 
 /**
- * The split that parts most usage from most by the weights; without any, the variable whose weights are most undecided; without
- * any, the one whose second best value costs least. Undefined when every variable has one value.
+ * The split that parts most usage from most by the weights, that of the variable whose weights are most undecided, and that of the
+ * one whose second best value costs least, as far as there are any. Empty when every variable has one value.
  */
-export function splitOf(model: Model, view: PartView): Split | undefined {
+export function splitsOf(model: Model, view: PartView): Split[] {
+  return [byWorth(model, view), undecided(model, view), nearest(model, view)].filter((split) => split !== undefined);
+}
+
+/** The split that parts most usage from most by the weights. */
+function byWorth(model: Model, view: PartView): Split | undefined {
   const { start, count } = model;
   let best: Split | undefined;
   let most = 0;
@@ -46,7 +51,7 @@ export function splitOf(model: Model, view: PartView): Split | undefined {
     );
     best = { variable: i, low };
   }
-  return best ?? undecided(model, view) ?? nearest(model, view);
+  return best;
 }
 
 /** The best place to part values of positive weight in the order of their worth: all up to `below` against the rest. */

@@ -6,7 +6,8 @@ import { hashProblem } from '../../check/hash.ts';
 import type { DualCertificate, DualNumbers, DualPart, Problem } from '../../types.ts';
 import { Dual } from '../bound/trws.ts';
 import { DualWriter, type WholeBound } from '../finish/dual-certificate.ts';
-import { sidesOf, type Part } from './parts.ts';
+import { PartValues } from './part-values.ts';
+import type { Part } from './parts.ts';
 
 /** Numbers of a part without any choice: the checker sees that a variable has no value left. */
 const NONE: DualNumbers = { messageBits: 0, prices: [], messages: [] };
@@ -20,12 +21,13 @@ export function partsCertificate(
   const { model } = whole;
   const writer = new DualWriter(problem, whole);
   const dual = new Dual(model);
+  const values = new PartValues(model);
   const write = ({ bound, start, split, parts }: Part, live: Uint8Array): DualPart => {
     if (parts !== undefined && split !== undefined) {
       const at = model.start[split.variable];
-      const values = split.low.map((v) => whole.values[split.variable][v - at]);
-      const [one, two] = sidesOf(model, live, split);
-      return { variable: whole.roots[split.variable], values, parts: [write(parts[0], one), write(parts[1], two)] };
+      const listed = split.low.map((v) => whole.values[split.variable][v - at]);
+      const [one, two] = values.sides(live, split);
+      return { variable: whole.roots[split.variable], values: listed, parts: [write(parts[0], one), write(parts[1], two)] };
     }
     if (start === undefined || bound === Infinity) return NONE;
     dual.restrict(live);
@@ -36,7 +38,7 @@ export function partsCertificate(
     dual.sweep();
     return writer.numbers(dual);
   };
-  const root = write(tree, new Uint8Array(model.unary.length).fill(1));
+  const root = write(tree, values.all());
   if (!('variable' in root)) return undefined;
   const { joins } = whole.groups;
   return { version: 1, kind: 'dual', problem: hashProblem(problem), ...writer.numbers(first), joins, tree: root };

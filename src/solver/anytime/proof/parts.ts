@@ -11,14 +11,17 @@ import { monotonicMilliseconds as milliseconds } from '../../../platform/platfor
 import { PriceAscent, type AscentStart } from '../bound/row-prices.ts';
 import { Dual, priceValues } from '../bound/trws.ts';
 import type { Model } from '../model/model.ts';
-import { splitOf, type Split } from './part-split.ts';
+import { conflictSplits } from './part-conflicts.ts';
+import { splitsOf, type Split } from './part-split.ts';
+import { PartValues } from './part-values.ts';
 import { rowRange } from './row-range.ts';
 
-/** A part of all choices: its bound with the prices and messages behind it, and how it was split, or would be. */
+/** A part of all choices: its bound with the prices and messages behind it, how it may be split, and how it was. */
 export interface Part {
   readonly bound: number;
   /** Undefined once the part has been split: the numbers of its sides hold then. */
   readonly start: AscentStart | undefined;
+  readonly splits: readonly Split[];
   readonly split: Split | undefined;
   readonly parts: readonly [Part, Part] | undefined;
 }
@@ -47,6 +50,11 @@ const KEPT = 0.97;
 /** Numbers (messages and prices) that the parts may keep, and most parts. */
 const MOST_NUMBERS = 2 ** 23;
 const MOST_PARTS = 1000;
+/** Most splits of a part that are tried, and steps of each of their sides. */
+const MOST_TRIALS = 8;
+const TRIAL_STEPS = 6;
+/** What the better side of a split counts beside the worse one: a side that ends at once is worth little if the other gains nothing. */
+const BETTER_SIDE = 0.01;
 /** A part is closed this far below the best choice: costs are integers. */
 const CLOSED = 0.5;
 
@@ -54,6 +62,7 @@ const CLOSED = 0.5;
 interface Leaf {
   bound: number;
   start: AscentStart | undefined;
+  readonly splits: readonly Split[];
   split: Split | undefined;
   parts: [Leaf, Leaf] | undefined;
   readonly live: Uint8Array;
@@ -62,10 +71,11 @@ interface Leaf {
 /** Splits until all parts are closed or a limit comes. */
 export function boundByParts(job: PartsJob): Part {
   const { model, cost, deadline } = job;
-  const ascents = new PartAscents(job);
-  const all = new Uint8Array(model.unary.length).fill(1);
+  const values = new PartValues(model);
+  const ascents = new PartAscents(job, values);
+  const all = values.all();
   const leaves: Leaf[] = [];
-  const root = job.tree === undefined ? ascents.leaf(all, job.start) : leafOf(model, job.tree, all, leaves);
+  const root = job.tree === undefined ? ascents.leaf(all, job.start) : leafOf(values, job.tree, all, leaves);
   if (job.tree === undefined) leaves.push(root);
   const perPart = job.start.lambda.length + job.start.toFirst.length + job.start.toSecond.length;
   const most = Math.min(MOST_PARTS, Math.max(2, Math.floor(MOST_NUMBERS / perPart)));
@@ -73,9 +83,11 @@ export function boundByParts(job: PartsJob): Part {
     const at = leastOpen(leaves, cost);
     if (at < 0) break;
     const leaf = leaves[at];
-    const { split, start } = leaf;
+    const { start } = leaf;
+    const split = start === undefined ? undefined : ascents.bestSplit(leaf, start);
     if (split === undefined || start === undefined) break;
-    const sides = sidesOf(model, leaf.live, split).map((live) => ascents.leaf(live, start));
+    const sides = values.sides(leaf.live, split).map((live) => ascents.leaf(live, start));
+    leaf.split = split;
     leaf.parts = [sides[0], sides[1]];
     leaf.start = undefined;
     leaves.splice(at, 1, ...sides);
@@ -92,22 +104,14 @@ function leastOpen(leaves: readonly Leaf[], cost: number): number {
   return best;
 }
 
-/** Marks of the values of both sides of a split of marked ones. */
-export function sidesOf({ start }: Model, live: Uint8Array, { variable, low }: Split): [Uint8Array, Uint8Array] {
-  const [one, two] = [live.slice(), live.slice()];
-  one.fill(0, start[variable], start[variable + 1]);
-  for (const v of low) [one[v], two[v]] = [live[v], 0];
-  return [one, two];
-}
-
 /** An earlier tree with marks; its leaves are pushed to `leaves`. */
-function leafOf(model: Model, part: Part, live: Uint8Array, leaves: Leaf[]): Leaf {
-  const { bound, start, split, parts } = part;
-  const leaf: Leaf = { bound, start, split, parts: undefined, live };
+function leafOf(values: PartValues, part: Part, live: Uint8Array, leaves: Leaf[]): Leaf {
+  const { bound, start, splits, split, parts } = part;
+  const leaf: Leaf = { bound, start, splits, split, parts: undefined, live };
   if (parts === undefined || split === undefined) leaves.push(leaf);
   else {
-    const [one, two] = sidesOf(model, live, split);
-    leaf.parts = [leafOf(model, parts[0], one, leaves), leafOf(model, parts[1], two, leaves)];
+    const [one, two] = values.sides(live, split);
+    leaf.parts = [leafOf(values, parts[0], one, leaves), leafOf(values, parts[1], two, leaves)];
   }
   return leaf;
 }
@@ -118,38 +122,76 @@ class PartAscents {
   readonly #cost: number;
   readonly #deadline: number;
   readonly #dual: Dual;
+  readonly #values: PartValues;
   readonly #prefix: Float64Array;
   readonly #worth: Float64Array;
 
-  constructor({ model, cost, deadline }: PartsJob) {
+  constructor({ model, cost, deadline }: PartsJob, values: PartValues) {
     this.#model = model;
     this.#cost = cost;
     this.#deadline = deadline;
     this.#dual = new Dual(model);
+    this.#values = values;
     this.#prefix = new Float64Array(model.rows + 1);
     this.#worth = new Float64Array(model.unary.length);
   }
 
   /** A leaf of the marked values. Its first sweep already bounds it by no less than the part that it came from. */
-  leaf(live: Uint8Array, { lambda, toFirst, toSecond }: AscentStart): Leaf {
-    const dual = this.#dual;
-    dual.restrict(live);
+  leaf(live: Uint8Array, from: AscentStart): Leaf {
+    if (this.#values.isEmpty(live))
+      return { bound: Infinity, start: undefined, splits: [], split: undefined, parts: undefined, live };
+    this.#dual.restrict(live);
     const { overfull, slack } = rowRange(this.#model, live);
     if (overfull !== undefined) return this.#overfull(live, overfull);
-    const ascent = new PriceAscent(dual, { lambda, toFirst, toSecond, steps: STEPS_DONE });
     const weights = new Float64Array(live.length);
+    const ascent = this.#ascend(from, slack, MOST_STEPS, weights);
+    const { best, kept, bestFirst, bestSecond } = ascent;
+    const start = { lambda: kept, toFirst: bestFirst, toSecond: bestSecond, steps: STEPS_DONE };
+    return { bound: best, start, splits: this.#splits(live, weights, kept), split: undefined, parts: undefined, live };
+  }
+
+  /** The split whose sides gain most in a few steps; undefined where every variable has one value. */
+  bestSplit({ live, bound, splits }: Leaf, start: AscentStart): Split | undefined {
+    if (splits.length < 2) return splits.at(0);
+    let best: Split | undefined;
+    let most = -Infinity;
+    for (const split of splits) {
+      const gains = this.#values.sides(live, split).map((side) => this.#trial(side, start) - bound);
+      const score = Math.min(...gains) + BETTER_SIDE * Math.max(...gains);
+      if (score <= most) continue;
+      most = score;
+      best = split;
+    }
+    return best;
+  }
+
+  /** The bound of a side after a few steps, no higher than the best choice. */
+  #trial(live: Uint8Array, from: AscentStart): number {
+    if (this.#values.isEmpty(live)) return this.#cost;
+    this.#dual.restrict(live);
+    const { overfull, slack } = rowRange(this.#model, live);
+    return overfull === undefined ? Math.min(this.#cost, this.#ascend(from, slack, TRIAL_STEPS).best) : this.#cost;
+  }
+
+  /** Steps on the values to which the dual is restricted; rows with slack lose their prices. */
+  #ascend(
+    { lambda, toFirst, toSecond }: AscentStart,
+    slack: readonly number[],
+    most: number,
+    weights?: Float64Array,
+  ): PriceAscent {
+    const dual = this.#dual;
+    const ascent = new PriceAscent(dual, { lambda, toFirst, toSecond, steps: STEPS_DONE }, true);
     const history: number[] = [];
-    for (let k = 0; k < MOST_STEPS && ascent.best < this.#cost - CLOSED; k++) {
+    for (let k = 0; k < most && ascent.best < this.#cost - CLOSED; k++) {
       ascent.step();
       if (k === 0) for (const t of slack) dual.lambda[t] = 0;
       history.push(ascent.best);
-      this.#weigh(weights);
+      if (weights !== undefined) this.#weigh(weights);
       const gain = ascent.best - (history.at(-1 - PATIENCE) ?? -Infinity);
       if (gain < GAIN * (this.#cost - ascent.best) || milliseconds() > this.#deadline) break;
     }
-    const { best, kept, bestFirst, bestSecond } = ascent;
-    const start = { lambda: kept, toFirst: bestFirst, toSecond: bestSecond, steps: STEPS_DONE };
-    return { bound: best, start, split: this.#split(live, weights, kept), parts: undefined, live };
+    return ascent;
   }
 
   /** A part without a choice: the price of one row alone bounds it above the best choice, with room for rounding. */
@@ -167,7 +209,7 @@ class PartAscents {
     const bound = dual.sweep();
     const [first, second] = [dual.toFirst.slice(), dual.toSecond.slice()];
     const start = { lambda: dual.lambda.slice(), toFirst: first, toSecond: second, steps: STEPS_DONE };
-    return { bound, start, split: undefined, parts: undefined, live };
+    return { bound, start, splits: [], split: undefined, parts: undefined, live };
   }
 
   #weigh(weights: Float64Array): void {
@@ -176,12 +218,16 @@ class PartAscents {
     this.#dual.argmin().forEach((a, i) => (weights[start[i] + a] += 1 - KEPT));
   }
 
-  #split(live: Uint8Array, weights: Float64Array, lambda: Float64Array): Split | undefined {
+  /** Splits that may be worth a trial, without equal ones. */
+  #splits(live: Uint8Array, weights: Float64Array, lambda: Float64Array): Split[] {
     const model = this.#model;
     const worth = this.#worth;
     priceValues(model, lambda, this.#prefix, worth);
     for (let v = 0; v < worth.length; v++) worth[v] = model.unary[v] === Infinity ? 0 : worth[v] - model.unary[v];
-    return splitOf(model, { live, weights, worth, marginal: this.#dual.marginal });
+    const view = { live, weights, worth, marginal: this.#dual.marginal };
+    const all = [...splitsOf(model, view), ...conflictSplits(this.#dual, live)];
+    const fresh = new Map(all.map((split) => [`${split.variable}:${split.low.join(',')}`, split]));
+    return [...fresh.values()].slice(0, MOST_TRIALS);
   }
 }
 
