@@ -246,6 +246,16 @@ export interface DualNumbers {
 }
 
 /**
+ * The bound of a part in few numbers: prices of its own, and messages that the checker finds itself by so many sweeps, forward and
+ * backward, from those of the whole certificate. Its messages are in units of 2^-messageBits.
+ */
+export interface DualSwept {
+  readonly messageBits: number;
+  readonly prices: DualNumbers['prices'];
+  readonly sweeps: number;
+}
+
+/**
  * A split of all choices: those in which a variable has one of the listed values, then all others. Each side has numbers of its
  * own, or is split again; what both sides cost at least, every choice does.
  */
@@ -256,7 +266,7 @@ export interface DualSplit {
 }
 
 /** One side of a split. */
-export type DualPart = DualNumbers | DualSplit;
+export type DualPart = DualNumbers | DualSwept | DualSplit;
 
 /** A bound by numbers and, with a tree, the least bound over the parts of all choices (`check/dual/dual.ts`). */
 export interface DualCertificate extends DualNumbers {

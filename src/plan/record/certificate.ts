@@ -60,7 +60,9 @@ const dualNumbers = {
   prices: z.array(z.strictObject({ row, price: z.string().regex(/^\d{1,40}$/) })),
   messages: z.array(z.strictObject({ first: z.int(), second: z.int(), toFirst: numbers, toSecond: numbers })),
 };
-const dualPart: z.ZodType<DualPart> = z.lazy(() => z.union([dualSplit, z.strictObject(dualNumbers)]));
+const { messageBits, prices } = dualNumbers;
+const dualSwept = z.strictObject({ messageBits, prices, sweeps: z.int() });
+const dualPart: z.ZodType<DualPart> = z.lazy(() => z.union([dualSplit, dualSwept, z.strictObject(dualNumbers)]));
 const dualSplit: z.ZodType<DualSplit> = z.strictObject({
   variable: z.int(),
   values: numbers,

@@ -35,8 +35,6 @@ const PARTS_SHARE = 0.5;
 /** Others are, where the bound lies this close to the best choice (relative), in this last share of the time. */
 const TIGHT = 0.01;
 const LAST_SHARE = 0.2;
-/** Time to write down and check one part, in multiples of the time of the reduction. */
-const PART_RESERVE = 0.1;
 /** Time reserved for the certificate, in multiples of the time of the reduction, and beyond. */
 const RESERVE = 4;
 const RESERVE_SECONDS = 0.5;
@@ -127,7 +125,7 @@ async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32A
     const met = found.cost - (found.bound?.best ?? -Infinity) < 0.5;
     if (!closing) {
       const ends = milliseconds() > last || found.rounds >= budget;
-      await parts.raise(found, ends ? deadline : share(PARTS_SHARE), PART_RESERVE * reduction);
+      await parts.raise(found, ends ? deadline : share(PARTS_SHARE), reduction);
       if (ends) break;
       partsPatience *= 2;
       patience = 0;

@@ -11,7 +11,14 @@ import { boundByParts, leastBound, type Part } from '../../../src/solver/anytime
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import { search } from '../../../src/solver/anytime/run/rounds.ts';
 import { type Verdict, verifyCertificate } from '../../../src/solver/check/verify.ts';
-import type { Certificate, DualCertificate, DualPart, DualSplit, Problem } from '../../../src/solver/types.ts';
+import type {
+  Certificate,
+  DualCertificate,
+  DualPart,
+  DualSplit,
+  DualSwept,
+  Problem,
+} from '../../../src/solver/types.ts';
 import { build, enumerate, randomProblem, ring, so28 } from '../support.ts';
 
 /** What the checker says of a bound alone. */
@@ -37,12 +44,16 @@ function partsOf(problem: Problem, cost: number): Bounded | undefined {
   return { reduced, root, tree };
 } // prettier-ignore
 
-/** A certificate with a tree, of a problem whose bound needs one. */
-function divided(): { readonly problem: Problem; readonly optimum: number; readonly good: DualCertificate } {
+/** A certificate with a tree, of a problem whose bound needs one; its parts are swept unless told otherwise. */
+function divided(swept?: boolean): {
+  readonly problem: Problem;
+  readonly optimum: number;
+  readonly good: DualCertificate;
+} {
   const optimum = 837;
   const problem = build(so28(5));
   const bounded = partsOf(problem, optimum);
-  const good = bounded === undefined ? undefined : partsCertificate(problem, bounded.root, bounded.tree);
+  const good = bounded === undefined ? undefined : partsCertificate(problem, bounded.root, bounded.tree, swept);
   if (good === undefined) throw new Error('its bound needs parts');
   return { problem, optimum, good };
 }
@@ -51,6 +62,13 @@ function divided(): { readonly problem: Problem; readonly optimum: number; reado
 function changed(part: DualPart, change: (leaf: DualPart) => unknown): DualPart {
   if (!('variable' in part)) return change(part) as DualPart;
   return { ...part, parts: [changed(part.parts[0], change), part.parts[1]] };
+}
+
+/** The tree with all of its swept leaves changed. */
+function everywhere(part: DualPart, change: (leaf: DualSwept) => DualSwept): DualPart {
+  if ('sweeps' in part) return change(part);
+  if (!('variable' in part)) return part;
+  return { ...part, parts: [everywhere(part.parts[0], change), everywhere(part.parts[1], change)] };
 }
 
 describe('bounds by parts', () => {
@@ -91,8 +109,44 @@ describe('bounds by parts', () => {
     expect(past).toBeGreaterThan(3);
   });
 
-  it('tampered trees are refused, or prove no more than the optimum', () => {
+  it('parts with sweeps prove what parts with messages do, in fewer bytes; tampered ones are refused or prove no more', () => {
     const { problem, optimum, good } = divided();
+    const { tree } = good;
+    const full = divided(false).good;
+    if (tree === undefined || full.tree === undefined) throw new Error('both have trees');
+    const leaves = (part: DualPart): DualPart[] => ('variable' in part ? part.parts.flatMap(leaves) : [part]);
+    expect(leaves(tree).filter((leaf) => 'sweeps' in leaf).length).toBeGreaterThan(0.5 * leaves(tree).length);
+    expect(leaves(full.tree).filter((leaf) => 'sweeps' in leaf)).toEqual([]);
+    expect(3 * JSON.stringify(tree).length).toBeLessThan(JSON.stringify(full.tree).length);
+    expect([proves(problem, good).bound, proves(problem, full).bound]).toEqual([BigInt(optimum), BigInt(optimum)]);
+    const refused: [string, unknown][] = [
+      ['half a sweep', changed(tree, (leaf) => ({ ...leaf, sweeps: 0.5 }))],
+      ['fewer than no sweeps', changed(tree, (leaf) => ({ ...leaf, sweeps: -1 }))],
+      ['endless sweeps', changed(tree, (leaf) => ({ ...leaf, sweeps: 1e9 }))],
+      ['no number of sweeps', changed(tree, (leaf) => ({ ...leaf, sweeps: undefined }))],
+      ['messages, too', changed(tree, (leaf) => ({ ...leaf, sweeps: 1, messages: [] }))],
+      ['a scale that is none', changed(tree, (leaf) => ({ ...leaf, messageBits: -1 }))],
+      ['a negative price', changed(tree, (leaf) => ({ ...leaf, prices: [{ row: { time: 0 }, price: '-1' }] }))],
+    ];
+    for (const [what, bad] of refused)
+      expect(proves(problem, { ...good, tree: bad as DualSplit }).accepted, what).toBe(false);
+    // Whatever the sweeps begin at, what they end at bounds.
+    const weaker: [string, DualCertificate][] = [
+      ['no messages to begin at', { ...good, messages: [] }],
+      ['messages in another scale', { ...good, messageBits: good.messageBits - 1 }],
+      ['no sweep', { ...good, tree: everywhere(tree, (leaf) => ({ ...leaf, sweeps: 0 })) as DualSplit }],
+      ['more sweeps', { ...good, tree: everywhere(tree, (leaf) => ({ ...leaf, sweeps: 300 })) as DualSplit }],
+      ['no prices', { ...good, tree: everywhere(tree, (leaf) => ({ ...leaf, prices: [] })) as DualSplit }],
+    ];
+    for (const [what, bad] of weaker) {
+      const { accepted, bound } = proves(problem, bad);
+      expect([what, accepted]).toEqual([what, true]);
+      expect(bound, what).toBeLessThanOrEqual(BigInt(optimum));
+    }
+  });
+
+  it('tampered trees are refused, or prove no more than the optimum', () => {
+    const { problem, optimum, good } = divided(false);
     const { tree } = good;
     if (tree === undefined) throw new Error('it has a tree');
     const honest = proves(problem, good);

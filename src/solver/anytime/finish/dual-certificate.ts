@@ -3,7 +3,7 @@
  * whole problem, a few sweeps settle what the reduction had taken out, and everything is rounded to integers.
  */
 import { hashProblem } from '../../check/hash.ts';
-import type { CertificateRow, DualCertificate, DualNumbers, Problem } from '../../types.ts';
+import type { CertificateRow, DualCertificate, DualNumbers, DualSwept, Problem } from '../../types.ts';
 import { classesOf, withoutPresolve, type Presolved } from '../model/presolve.ts';
 import { Dual } from '../bound/trws.ts';
 import type { BoundReport } from '../run/member.ts';
@@ -63,7 +63,7 @@ export function wholeBound(
 }
 
 /** The price that a certificate states: rounded down to its scale. */
-function floorPrice(price: number): number {
+export function floorPrice(price: number): number {
   return Math.floor(price * PRICE_SCALE) / PRICE_SCALE;
 }
 
@@ -82,10 +82,7 @@ export class DualWriter {
     const { model, roots } = this.#whole;
     const moved = this.#moved;
     const settled = dual.settled();
-    let largest = 1;
-    for (const list of [dual.toFirst, settled, model.cells, ...moved.map(({ cells }) => cells)])
-      for (const x of list) if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
-    const messageBits = Math.max(0, Math.min(20, 49 - Math.ceil(Math.log2(largest))));
+    const messageBits = this.#bits(dual.toFirst, settled);
     const scale = 2 ** messageBits;
     // What the search calls a message is what the variable receives; the certificate subtracts it from the edge. A value
     // without a partner has infinite messages, and the checker leaves it out: any number does.
@@ -105,14 +102,31 @@ export class DualWriter {
     }));
     return {
       messageBits,
-      prices: Array.from(dual.lambda, (price, t) => ({
-        row: sourceOf(model.sources[t]),
-        price: BigInt(Math.floor(price * PRICE_SCALE)),
-      })).flatMap(({ row, price }) => (price > 0n ? [{ row, price: price.toString() }] : [])),
+      prices: this.#prices(dual),
       messages: [...searched, ...emptied].filter(
         (m) => m.toFirst.some((x) => x !== 0) || m.toSecond.some((x) => x !== 0),
       ),
     };
+  }
+
+  /** The bound of a part whose messages the checker finds by so many sweeps; the dual has made them. */
+  swept(dual: Dual, sweeps: number): DualSwept {
+    return { messageBits: this.#bits(dual.toFirst, dual.settled()), prices: this.#prices(dual), sweeps };
+  }
+
+  /** The finest scale at which sums of messages and cells are exact. */
+  #bits(toFirst: Float64Array, toSecond: Float64Array): number {
+    let largest = 1;
+    for (const list of [toFirst, toSecond, this.#whole.model.cells, ...this.#moved.map(({ cells }) => cells)])
+      for (const x of list) if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
+    return Math.max(0, Math.min(20, 49 - Math.ceil(Math.log2(largest))));
+  }
+
+  #prices({ lambda }: Dual): DualNumbers['prices'] {
+    return Array.from(lambda, (price, t) => ({
+      row: sourceOf(this.#whole.model.sources[t]),
+      price: BigInt(Math.floor(price * PRICE_SCALE)),
+    })).flatMap(({ row, price }) => (price > 0n ? [{ row, price: price.toString() }] : []));
   }
 }
 

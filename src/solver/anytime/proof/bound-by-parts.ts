@@ -11,13 +11,17 @@ import { runJob } from '../finish/job.ts';
 import { withAllValues, type Presolved } from '../model/presolve.ts';
 import type { Findings } from '../run/rounds.ts';
 import { partsCertificate } from './parts-certificate.ts';
-import { leastBound, type Part, type PartsJob } from './parts.ts';
+import { isSmall, leastBound, type Part, type PartsJob } from './parts.ts';
 
 const PARTS: ThreadCode = {
   from: import.meta.url,
   file: './parts-worker.mjs',
   body: async () => (await import('./parts-thread.ts')).partsThread,
 };
+
+/** Time to write down and to check one part, in multiples of the time of the reduction: with its messages, and with sweeps that find them. */
+const READ = 0.1;
+const SWEPT = 0.6;
 
 export class BoundByParts {
   readonly #run: AnytimeRun;
@@ -35,8 +39,11 @@ export class BoundByParts {
     return this.#tree === undefined ? -Infinity : leastBound(this.#tree);
   }
 
-  /** Splits parts until the deadline, or until all of them cost no less than the best choice; goes on with earlier ones. */
-  async raise(found: Findings, deadline: number, partMilliseconds: number): Promise<void> {
+  /**
+   * Splits parts until the deadline, or until all of them cost no less than the best choice; goes on with earlier ones. Time is left to
+   * write them down and to check them, by that of the reduction.
+   */
+  async raise(found: Findings, deadline: number, reductionMilliseconds: number): Promise<void> {
     if (found.bound === undefined) return;
     this.#run.progress('parts', found.cost, Math.max(found.bound.best, this.best));
     this.#root ??= wholeBound(allValues(this.#run.problem, this.#reduced), this.#reduced, found.bound);
@@ -47,7 +54,7 @@ export class BoundByParts {
       ...(this.#tree === undefined ? {} : { tree: this.#tree }),
       cost: found.cost,
       deadline,
-      partMilliseconds,
+      partMilliseconds: (isSmall(whole.model) ? SWEPT : READ) * reductionMilliseconds,
     };
     const end = await runJob<Part>(PARTS, job, { deadline, stopped: () => this.#run.stopped() });
     if (end.kind === 'fault') throw end.fault;

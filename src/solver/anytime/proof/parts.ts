@@ -50,6 +50,11 @@ const KEPT = 0.97;
 /** Numbers (messages and prices) that the parts may keep, and most parts. */
 const MOST_NUMBERS = 2 ** 23;
 const MOST_PARTS = 1000;
+/**
+ * Models of at most this many cells of tables are small: several splits of a part are tried, all exceeded rows join at once, and
+ * certificates leave the messages to the checker. On larger ones (M of the contest) the same time is better spent on more parts.
+ */
+const SMALL_CELLS = 2 ** 20;
 /** Most splits of a part that are tried, and steps of each of their sides. */
 const MOST_TRIALS = 8;
 const TRIAL_STEPS = 6;
@@ -123,6 +128,7 @@ class PartAscents {
   readonly #deadline: number;
   readonly #dual: Dual;
   readonly #values: PartValues;
+  readonly #small: boolean;
   readonly #prefix: Float64Array;
   readonly #worth: Float64Array;
 
@@ -132,6 +138,7 @@ class PartAscents {
     this.#deadline = deadline;
     this.#dual = new Dual(model);
     this.#values = values;
+    this.#small = isSmall(model);
     this.#prefix = new Float64Array(model.rows + 1);
     this.#worth = new Float64Array(model.unary.length);
   }
@@ -181,7 +188,7 @@ class PartAscents {
     weights?: Float64Array,
   ): PriceAscent {
     const dual = this.#dual;
-    const ascent = new PriceAscent(dual, { lambda, toFirst, toSecond, steps: STEPS_DONE }, true);
+    const ascent = new PriceAscent(dual, { lambda, toFirst, toSecond, steps: STEPS_DONE }, this.#small);
     const history: number[] = [];
     for (let k = 0; k < most && ascent.best < this.#cost - CLOSED; k++) {
       ascent.step();
@@ -225,10 +232,18 @@ class PartAscents {
     priceValues(model, lambda, this.#prefix, worth);
     for (let v = 0; v < worth.length; v++) worth[v] = model.unary[v] === Infinity ? 0 : worth[v] - model.unary[v];
     const view = { live, weights, worth, marginal: this.#dual.marginal };
+    if (!this.#small) return splitsOf(model, view).slice(0, 1);
     const all = [...splitsOf(model, view), ...conflictSplits(this.#dual, live)];
     const fresh = new Map(all.map((split) => [`${split.variable}:${split.low.join(',')}`, split]));
     return [...fresh.values()].slice(0, MOST_TRIALS);
   }
+}
+
+/** Whether a sweep of a model is so short that splits may be tried and messages be found again. */
+export function isSmall({ first, second, sizes }: Model): boolean {
+  let cells = 0;
+  for (let e = 0; e < first.length; e++) cells += sizes[first[e]] * sizes[second[e]];
+  return cells <= SMALL_CELLS;
 }
 
 /** The least bound over the leaves of a tree. */

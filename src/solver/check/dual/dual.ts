@@ -24,8 +24,9 @@ export function dualBound(problem: Problem, certificate: DualCertificate): bigin
   const ground = new Ground(problem, groups);
   const live = ground.live();
   const whole = ground.bound(certificate, live);
-  if (certificate.tree === undefined) return whole;
+  const { tree } = certificate;
+  if (tree === undefined) return whole;
   // Without a choice in any part there is none at all; then every bound holds.
-  const parts = leastOverParts(ground, problem, certificate.tree, live) ?? whole;
+  const parts = leastOverParts(ground, problem, { ...certificate, tree }, live) ?? whole;
   return parts > whole ? parts : whole;
 }

@@ -3,13 +3,16 @@
  * marks of the values that may be in a choice. Out: the bound on all choices of marked values.
  */
 import { Refused } from '../store.ts';
-import type { CertificateRow, DualNumbers, Problem } from '../../types.ts';
+import type { CertificateRow, DualNumbers, DualSwept, Problem } from '../../types.ts';
 import type { Grouping } from './grouping.ts';
 import { prune, type Live } from './live.ts';
+import { Sweeps } from './sweeps.ts';
 import { exact, pairTables, type PairTable } from './tables.ts';
 
 /** Prices and messages are integers in units of 2^-40 and 2^-messageBits; all sums are in units of 2^-40. */
 const PRICE_BITS = 40n;
+/** Most sweeps of one part: a certificate is to be checked in a time that its size tells. */
+const MOST_SWEEPS = 1000;
 
 export class Ground {
   readonly groups: Grouping;
@@ -17,6 +20,7 @@ export class Ground {
   readonly #tables: ReadonlyMap<number, PairTable>;
   /** Costs of every value of every leader without its tables. */
   readonly #costs: readonly (readonly bigint[])[];
+  #sweeps: Sweeps | undefined;
 
   constructor(problem: Problem, groups: Grouping) {
     this.#problem = problem;
@@ -56,16 +60,10 @@ export class Ground {
 
   /** Rounded up, because costs are integers. @throws Refused where the numbers are none */
   bound({ messageBits, prices, messages }: DualNumbers, live: Live): bigint {
-    if (!Number.isInteger(messageBits) || messageBits < 0 || messageBits > 30)
-      throw new Refused('bad scale of messages');
+    checkScale(messageBits);
     const n = this.#problem.domains.length;
-    let bound = BigInt(this.#problem.constant ?? 0) << PRICE_BITS;
-    const node = this.#costs.map((list) => list.slice());
-    for (const { row, price } of prices) {
-      if (!/^\d{1,60}$/.test(price)) throw new Refused('a price is no number at or above zero');
-      const amount = BigInt(price);
-      bound -= amount * this.#chargeRow(row, (v, list) => this.#addTo(node, v, (own) => amount * BigInt(list[own])));
-    }
+    const { node, credit } = this.#priced(prices);
+    let bound = (BigInt(this.#problem.constant ?? 0) << PRICE_BITS) - credit;
     const scale = 2 ** messageBits;
     const finer = PRICE_BITS - BigInt(messageBits);
     const done = new Set<PairTable>();
@@ -88,6 +86,33 @@ export class Ground {
     return -(-bound >> PRICE_BITS);
   }
 
+  /** The same where the checker finds the messages: by sweeps from those of the whole. @throws Refused where the numbers are none */
+  sweptBound({ messageBits, prices, sweeps }: DualSwept, whole: DualNumbers, live: Live): bigint {
+    checkScale(messageBits);
+    checkScale(whole.messageBits);
+    if (!Number.isInteger(sweeps) || sweeps < 0 || sweeps > MOST_SWEEPS) throw new Refused('a bad number of sweeps');
+    this.#sweeps ??= new Sweeps(
+      this.#tables.values(),
+      this.#costs.map((list) => list.length),
+    );
+    const unit = 2 ** -Number(PRICE_BITS);
+    const costs = this.#priced(prices).node.map((list) => Float64Array.from(list, (c) => Number(c) * unit));
+    const messages = this.#sweeps.run(costs, live, whole, sweeps, messageBits);
+    return this.bound({ messageBits, prices, messages }, live);
+  }
+
+  /** Costs of every value with the prices of its usage, and what the rows allow for at those prices. */
+  #priced(prices: DualNumbers['prices']): { readonly node: bigint[][]; readonly credit: bigint } {
+    let credit = 0n;
+    const node = this.#costs.map((list) => list.slice());
+    for (const { row, price } of prices) {
+      if (!/^\d{1,60}$/.test(price)) throw new Refused('a price is no number at or above zero');
+      const amount = BigInt(price);
+      credit += amount * this.#chargeRow(row, (v, list) => this.#addTo(node, v, (own) => amount * BigInt(list[own])));
+    }
+    return { node, credit };
+  }
+
   #addTo(lists: readonly bigint[][], variable: number, amount: (own: number) => bigint): void {
     const list = lists[this.groups.leader[variable]];
     const own = this.groups.value[variable];
@@ -107,6 +132,10 @@ export class Ground {
     for (const p of usage.pieces) if (p.lo <= row.time && row.time < p.hi) charge(p.variable, p.amounts);
     return BigInt(Math.floor(usage.limit));
   }
+}
+
+function checkScale(messageBits: number): void {
+  if (!Number.isInteger(messageBits) || messageBits < 0 || messageBits > 30) throw new Refused('bad scale of messages');
 }
 
 /** Least of the finite cells of marked values; 0 without any, for then there is no choice and every bound holds. */

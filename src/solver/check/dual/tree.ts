@@ -1,21 +1,28 @@
 /**
  * A bound by parts, for the checker of dual bounds. A tree splits the values of a variable into those that it lists and all
- * others, so that the two sides hold every choice whatever it lists; a leaf has numbers that bound the choices of its part. The
+ * others, so that the two sides hold every choice whatever it lists; a leaf has numbers that bound the choices of its part, or
+ * prices alone and how often the checker has to sweep (`sweeps.ts`). The
  * least of these bounds holds for all choices.
  */
 import { Refused } from '../store.ts';
-import type { DualPart, Problem } from '../../types.ts';
+import type { DualCertificate, DualPart, DualSplit, Problem } from '../../types.ts';
 import type { Ground } from './ground.ts';
 import type { Live } from './live.ts';
 
 /** The least bound over the parts that hold a choice; undefined where none does. @throws Refused for a bad tree */
-export function leastOverParts(ground: Ground, problem: Problem, tree: DualPart, live: Live): bigint | undefined {
+export function leastOverParts(
+  ground: Ground,
+  problem: Problem,
+  whole: DualCertificate & { readonly tree: DualSplit },
+  live: Live,
+): bigint | undefined {
   let least: bigint | undefined;
-  const open: { readonly part: DualPart; readonly live: Live }[] = [{ part: tree, live }];
+  const open: { readonly part: DualPart; readonly live: Live }[] = [{ part: whole.tree, live }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const { part, live: marks } = next;
     if (!('variable' in part)) {
-      const bound = ground.bound(part, marks);
+      if ('sweeps' in part && 'messages' in part) throw new Refused('a part has both messages and sweeps');
+      const bound = 'sweeps' in part ? ground.sweptBound(part, whole, marks) : ground.bound(part, marks);
       if (least === undefined || bound < least) least = bound;
       continue;
     }
