@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { justified } from '../../src/simulate/timeline/justify.ts';
 import { play } from '../../src/simulate/timeline/play.ts';
 import { checkSchedule, type Buffer, type Schedule, type Task } from '../../src/simulate/timeline/schedule.ts';
 import { urgentFirst } from '../../src/simulate/timeline/urgent-first.ts';
@@ -72,5 +73,35 @@ describe('urgent moves first', () => {
       }),
       { seed: 11 },
     ); // prettier-ignore
+  });
+
+  it('CM-32 late and then early: on any program the same tasks, kernels in their order, and no longer', () => {
+    fc.assert(
+      fc.property(programs, fc.constantFrom(0, 60), fc.constantFrom(0, 1, Infinity), (schedule, bucketBytes, patience) => {
+        const before = ordered(schedule, bucketBytes, patience);
+        const { spans, seconds: longest } = play(before);
+        const after = justified(before, spans);
+        checkSchedule(after);
+        const timeline = play(after);
+        judge(after, timeline);
+        const byId = ({ tasks }: Schedule): readonly Task[] => [...tasks].sort((a, b) => a.id - b.id);
+        expect(byId(after)).toEqual(byId(before));
+        const kernels = ({ tasks }: Schedule): readonly Task[] => tasks.filter(({ kind }) => kind === 'compute');
+        expect(kernels(after)).toEqual(kernels(before));
+        // What waits for a start alone is not held in reversed time.
+        if (before.tasks.every(({ afterStart }) => afterStart === undefined)) expect(timeline.seconds).toBeLessThanOrEqual(longest * (1 + 1e-9));
+      }),
+      { seed: 12 },
+    ); // prettier-ignore
+  });
+
+  it('CM-32 late and then early: a stream that took the wrong move first takes the other', () => {
+    // Both moves are ready at 1. The kernel of `b` needs it for 6 seconds of work; that of `a` comes after.
+    const step = steps([['k1', 1], ['a', 3, 'k1'], ['b', 3, 'k1'], ['k2', 6, 'b'], ['k3', 1, 'a']]); // prettier-ignore
+    const { spans, seconds: before } = play(step);
+    expect(before).toBe(14);
+    const after = justified(step, spans);
+    expect(after.tasks.map((t) => t.name)).toEqual(['k1', 'b', 'a', 'k2', 'k3']);
+    expect(played(after)).toBe(11);
   });
 });

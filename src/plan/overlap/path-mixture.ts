@@ -121,9 +121,9 @@ export class PathMixture implements WorkWeights {
 }
 
 /** A new path is worth adding where it is longer than the value of the game by this share. */
-const LONGER = 2e-3;
+const LONGER = 5e-4;
 /** Most paths that are added for one mixture. */
-const MOST_PATHS = 12;
+const MOST_PATHS = 20;
 
 /** Plans against paths. */
 export class PathGame {

@@ -60,7 +60,7 @@ const LAST_BLENDS = [0.02, 0.2] as const;
 /** Shares for crossings. */
 const BLENDS = [0, BLEND, 0.03, 0.1] as const;
 /** A problem of a bound may end this near to it; one that only looks for plans, this near. */
-const BOUND_GAP = 1e-3;
+const BOUND_GAP = 2e-4;
 const PLAN_GAP = 2e-2;
 /** Share of the work of a bound that a problem which only looks for plans may take. */
 const PLAN_WORK = 1 / 4;
@@ -81,7 +81,7 @@ const CROSSINGS = 24;
 const IN_VAIN = 12;
 /** Most times that both are done, each after a better plan. */
 const PASSES = 2;
-/** How far a packing goes towards that of the best bound so far. */
+/** How far a mixture goes towards that of the best bound so far. */
 const SMOOTHING = 0.5;
 /** A plan that is faster by less is none. */
 const BETTER = 1e-4;
@@ -102,7 +102,7 @@ export async function searchOverlap(prepared: Candidates & Pick<Prepared, 'given
   const work = stepWorkFor(prepared.model, { launchSeconds, bucketBytes: DEFAULT_BUCKET_BYTES }, pool.best.choice);
   const search = new Alternation(prepared, work, bins, pool, deadline);
   for (const start of starts) if (pool.admits(start)) search.know(start);
-  await search.alternate('plans', rounds);
+  await search.alternate(rounds);
   await search.tighten(BOUND_ROUNDS * rounds);
   for (let pass = 0, before = Infinity; pass < PASSES && isBetter(pool.best, before); pass++) {
     before = pool.best.simulatedSeconds;
@@ -154,42 +154,31 @@ class Alternation {
     return true;
   }
 
-  /**
-   * Alternates between packings and plans; `plans`: under prices that bound nothing. The packings of a bound stay near that of the
-   * best bound so far (smoothing of dual prices: Wentges, Weighted Dantzig-Wolfe decomposition, 1997).
-   */
-  async alternate(aim: 'plans' | 'bound', rounds: number): Promise<void> {
-    const isBound = aim === 'bound';
+  /** Alternates between packings and plans, under prices that bound nothing. */
+  async alternate(rounds: number): Promise<void> {
     this.costs = new StreamCosts(this.work, this.bins, this.answers.map((choice) => this.pathOf(choice))); // prettier-ignore
     const cuts = this.answers.map((choice) => this.costs.cut(choice));
     let packing = this.costs.none;
-    let center: Packing | undefined;
     for (let round = 0; round < rounds && !this.deadline.isOver; round++) {
-      const { shares, value } = bestMixture(cuts, this.costs.stretches, this.costs.places);
-      if (isBound && round > 0 && value <= this.boundSeconds * (1 + NEAR)) return;
-      const near = center;
-      packing = this.costs.packing(near === undefined ? shares : shares.map((share, i) => share + SMOOTHING * (near.shares[i] - share))); // prettier-ignore
-      const before = this.boundSeconds;
-      const found = await this.solved(compactProblem(this.costs.problem(packing, isBound ? 0 : BLEND), this.kept), isBound); // prettier-ignore
+      const { shares } = bestMixture(cuts, this.costs.stretches, this.costs.places);
+      packing = this.costs.packing(shares);
+      const found = await this.solved(compactProblem(this.costs.problem(packing, BLEND), this.kept), false);
       if (found === undefined) return;
-      if (this.boundSeconds > before) center = packing;
       // A known answer leaves the mixture as it is, and the next round with it.
-      if (this.look(found)) cuts.push(this.costs.cut(found, packing));
-      else if (!isBound || near === undefined) break;
-      else center = undefined;
+      if (!this.look(found)) break;
+      cuts.push(this.costs.cut(found, packing));
     }
-    if (isBound) return;
     for (const blend of LAST_BLENDS) {
       if (this.deadline.isOver) return;
       const found = await this.solved(compactProblem(this.costs.problem(packing, blend), this.kept), false);
       if (found !== undefined) this.look(found);
     }
-  }
+  } // prettier-ignore
 
   /**
    * Alternates between mixtures of paths and plans: the mixture that is worth most against all plans seen gives weights, and the
    * cheapest plan under them is one more plan seen. What proves it bounds the step of every plan. Mixtures stay near that of the
-   * best bound so far, as packings do.
+   * best bound so far (smoothing of dual prices: Wentges, Weighted Dantzig-Wolfe decomposition, 1997).
    */
   async tighten(rounds: number): Promise<void> {
     const game = new PathGame(this.work);
