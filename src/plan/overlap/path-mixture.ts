@@ -82,6 +82,8 @@ class Path {
 /** A mixture of paths: the shares are at least 0 and at most 1 together. */
 export class PathMixture implements WorkWeights {
   private readonly parts: readonly { readonly path: Path; readonly share: number }[];
+  /** By gap: the share of the chain. */
+  private readonly chainAt = new Map<number, number>();
 
   constructor(paths: readonly Path[], shares: readonly number[]) {
     this.parts = paths.flatMap((path, i) => (shares[i] > 0 ? [{ path, share: shares[i] }] : []));
@@ -109,7 +111,12 @@ export class PathMixture implements WorkWeights {
   /** The gap in which the chain has the smallest share: what can run in any of them weighs no less there. */
   private leastChain(from: number, to: number): number {
     let least = 1;
-    for (let gap = from; gap <= to && least > 0; gap++) least = Math.min(least, this.shareOf((path) => path.isChain(gap))); // prettier-ignore
+    for (let gap = from; gap <= to && least > 0; gap++) {
+      const known = this.chainAt.get(gap);
+      const share = known ?? this.shareOf((path) => path.isChain(gap));
+      if (known === undefined) this.chainAt.set(gap, share);
+      least = Math.min(least, share);
+    }
     return least;
   }
 
