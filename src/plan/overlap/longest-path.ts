@@ -5,6 +5,7 @@
  */
 import type { Model } from '../model/model.ts';
 import { planLoads, type PlanLoads } from './plan-loads.ts';
+import { PrefixMaximum } from './prefix-maximum.ts';
 import { StepWork, type Site } from './step-work.ts';
 import { COMPUTE } from './streams.ts';
 
@@ -39,7 +40,7 @@ export function longestPath(work: StepWork, choice: Int32Array): LongestPath {
   return { ...path, seconds: path.seconds * (1 - ROUNDING) };
 }
 
-/** The path that is longest for some plans in the weighted mean. Quadratic in the kernels. */
+/** The path that is longest for some plans in the weighted mean. */
 export function pathOfLoads(work: StepWork, plans: readonly { readonly loads: PlanLoads; readonly weight: number }[]): LongestPath {
   const { count } = work.order;
   const kernels = new Float64Array(count);
@@ -61,27 +62,25 @@ export function pathOfLoads(work: StepWork, plans: readonly { readonly loads: Pl
       if (site.chained[stream]) waits[site.before] += s;
     });
   }
-  // By stream: seconds that can run only from each gap to the present one.
-  const within = new Map(work.streams.map((s) => [s, new Float64Array(count + 1)]));
+  // By stream: up to each gap, and then what can run only from there to the present one.
+  const leaving = new Map(work.streams.map((s) => [s, new PrefixMaximum(count + 1)]));
   const upTo = new Float64Array(count + 2);
   const chain = new Float64Array(count + 2);
   const came: ({ readonly from: number; readonly by: number | Site } | undefined)[] = [];
   for (let gap = 0; gap <= count; gap++) {
+    for (const from of leaving.values()) from.append(upTo[gap]);
     for (const { site, seconds } of ending[gap])
-      for (const [stream, own] of within) if (seconds[stream] !== 0) for (let lo = 0; lo <= site.after + 1; lo++) own[lo] += seconds[stream];
+      for (const [stream, from] of leaving) if (seconds[stream] !== 0) from.addBefore(site.after + 2, seconds[stream]);
     let most = upTo[gap] + waits[gap];
     let last: { readonly from: number; readonly by: number | Site } | undefined;
-    for (const [stream, own] of within)
-      for (let lo = 0; lo <= gap; lo++)
-        if (upTo[lo] + own[lo] > most) [most, last] = [upTo[lo] + own[lo], { from: lo, by: stream }];
+    for (const [stream, from] of leaving) if (from.value > most) [most, last] = [from.value, { from: from.place, by: stream }];
     for (const { site, latencySeconds } of ending[gap])
       if (upTo[site.after + 1] + latencySeconds > most) [most, last] = [upTo[site.after + 1] + latencySeconds, { from: site.after + 1, by: site }];
     came.push(last);
     const kernel = gap < count ? kernels[gap] : 0;
     upTo[gap + 1] = most + kernel;
     chain[gap + 1] = chain[gap] + waits[gap] + kernel;
-    const own = within.get(COMPUTE);
-    if (own !== undefined) for (let lo = 0; lo <= gap; lo++) own[lo] += kernel;
+    leaving.get(COMPUTE)?.addBefore(gap + 1, kernel);
   }
   const stretches: PathStretch[] = [];
   for (let gap = count; gap >= 0; gap--) {
