@@ -37,11 +37,14 @@ export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
     return sum;
   });
   const total = new Float64Array(net.size.reduce((a, b) => Math.max(a, b), 1));
+  // A variable whose neighbours stand as they stood has nothing new to find, unless a row alone held it back.
+  const isOpen = new Uint8Array(net.count).fill(1);
   for (let round = 0; round < rounds; round++) {
     let moved = false;
     for (let i = 0; i < net.count; i++) {
       const size = net.size[i];
-      if (net.gone[i] === 1 || size < 2) continue;
+      if (isOpen[i] === 0 || net.gone[i] === 1 || size < 2) continue;
+      isOpen[i] = 0;
       total.set(pool.vectorOf(net.unary[i]));
       for (const id of net.incident[i]) {
         const f = net.factors[id];
@@ -67,6 +70,7 @@ export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
           return amounts[a] <= amounts[at[i]] || used[r] - amounts[at[i]] + amounts[a] <= row.bound;
         });
         if (allowed) best = a;
+        else isOpen[i] = 1;
       }
       if (best === at[i]) continue;
       net.rows.forEach((row, r) => {
@@ -76,6 +80,7 @@ export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
       });
       at[i] = best;
       moved = true;
+      for (const id of net.incident[i]) for (const v of net.factors[id]?.vars ?? []) if (v !== i) isOpen[v] = 1;
     }
     if (!moved) return;
   }

@@ -19,6 +19,7 @@ import {
 } from './inner-loops.ts';
 import type { Network } from '../network/network.ts';
 import type { MinPairs } from '../store/min-pairs.ts';
+import { type Sides, sidesOf } from './sides.ts';
 
 /** The messages of a pairwise network. Slot 2 * edge + side names the message from an edge to its variable on that side. */
 export class Trws {
@@ -34,22 +35,20 @@ export class Trws {
   readonly least: Float64Array;
   /** Variables in the order of a forward sweep. */
   readonly order: Int32Array;
-  /** Sides of variable i: #begin[i] .. #begin[i + 1] - 1 in the arrays below, earlier neighbours first. */
+  readonly #sides: Sides;
+  /** The arrays of the sides once more, where the inner loops find them. */
   readonly #weight: Float64Array;
-  /** Part of its cost that a variable gives each edge. */
   readonly #share: Float64Array;
   readonly #begin: Int32Array;
   readonly #middle: Int32Array;
   readonly #slot: Int32Array;
   readonly #other: Int32Array;
-  readonly #maps: Int32Array[] = [];
-  readonly #unary: Float64Array[] = [];
-  readonly #cells: Float64Array[] = [];
-  /** The table of each side taken apart, and whether along this side's axis (2) or the other's (1). */
-  readonly #minPairs: (MinPairs | null)[] = [];
+  readonly #maps: readonly Int32Array[];
+  readonly #cells: readonly Float64Array[];
+  readonly #minPairs: readonly (MinPairs | null)[];
   readonly #along: Uint8Array;
-  /** Where kernels find the table that a side's messages go through; -1: nowhere. */
   readonly #place: Int32Array;
+  readonly #unary: Float64Array[] = [];
   readonly #total: Float64Array;
   readonly #rest: Float64Array;
   readonly #best: Float64Array;
@@ -62,93 +61,39 @@ export class Trws {
    * Zero messages on a pairwise network; variables are swept in ascending rank. `weights` (per slot): how many equal edges
    * of its variable a slot stands for, on a network that stands for a longer one; default 1.
    */
-  constructor(net: Network, rank = net.place, weights?: Float64Array) {
+  constructor(net: Network, rank = net.place, weights?: Float64Array, sides = sidesOf(net, rank, weights)) {
     this.net = net;
     this.rank = rank;
-    const { pool, factors } = net;
-    this.start = new Int32Array(2 * factors.length + 1);
-    let length = 0;
-    let widest = 1;
-    for (let e = 0; e < factors.length; e++) {
-      const f = factors[e];
-      this.start[2 * e] = length;
-      if (f !== undefined) {
-        if (f.vars.length !== 2) throw new Error('internal: message passing needs a pairwise network');
-        length += f.table.dims[0];
-        this.start[2 * e + 1] = length;
-        length += f.table.dims[1];
-        widest = Math.max(widest, f.table.dims[0], f.table.dims[1]);
-      } else {
-        this.start[2 * e + 1] = length;
-      }
-    }
-    this.start[2 * factors.length] = length;
+    this.#sides = sides;
+    this.start = sides.start;
+    this.order = sides.order;
+    this.#weight = sides.weight;
+    this.#share = sides.share;
+    this.#begin = sides.begin;
+    this.#middle = sides.middle;
+    this.#slot = sides.slot;
+    this.#other = sides.other;
+    this.#maps = sides.maps;
+    this.#cells = sides.cells;
+    this.#minPairs = sides.minPairs;
+    this.#along = sides.along;
+    this.#place = sides.place;
+    const length = sides.start[2 * net.factors.length];
     this.to = new Float64Array(length);
     this.shifts = new Float64Array(length);
-    this.least = new Float64Array(factors.length);
-    const order: number[] = [];
-    let largest = 1;
-    let sides = 0;
-    for (let i = 0; i < net.count; i++) {
-      if (net.gone[i] === 1) continue;
-      order.push(i);
-      sides += net.incident[i].length;
-      largest = Math.max(largest, net.size[i]);
-    }
-    order.sort((a, b) => rank[a] - rank[b] || a - b);
-    this.order = Int32Array.from(order);
-    const place = new Int32Array(net.count);
-    order.forEach((i, k) => (place[i] = k));
-    this.#total = new Float64Array(largest);
-    this.#rest = new Float64Array(largest);
-    this.#best = new Float64Array(widest);
-    this.#alternative = new Float64Array(widest);
-    this.#along = new Uint8Array(sides);
-    this.#place = new Int32Array(sides);
-    this.#begin = new Int32Array(net.count + 1);
-    this.#middle = new Int32Array(net.count);
-    this.#slot = new Int32Array(sides);
-    this.#weight = new Float64Array(sides).fill(1);
-    this.#share = new Float64Array(net.count);
-    this.#other = new Int32Array(sides);
-    let at = 0;
-    for (let i = 0; i < net.count; i++) {
-      this.#begin[i] = at;
-      this.#unary.push(pool.vectorOf(Math.max(0, net.unary[i])));
-      for (const later of [false, true]) {
-        if (later) this.#middle[i] = at;
-        if (net.gone[i] === 1) continue;
-        for (const edge of net.incident[i]) {
-          const f = factors[edge];
-          if (f === undefined) continue;
-          const side = f.vars[0] === i ? 0 : 1;
-          const other = f.vars[1 - side];
-          if (place[other] > place[i] !== later) continue;
-          this.#slot[at] = 2 * edge + side;
-          if (weights !== undefined) this.#weight[at] = weights[2 * edge + side];
-          const own = splitAlong(net, edge, side);
-          const pairs = own ?? splitAlong(net, edge, side === 0 ? 1 : 0);
-          this.#along[at] = own !== null ? 2 : 1;
-          const [rows, columns] = f.table.dims;
-          this.#place[at] =
-            pairs === null
-              ? pool.kernels.place(f.table.cells, rows, columns)
-              : pool.kernels.place(pairs.cells, pairs.count, pairs.cells.length / pairs.count);
-          this.#minPairs.push(pairs);
-          this.#other[at++] = other;
-          this.#maps.push(pool.mapOf(f.maps[side]));
-          this.#cells.push(f.table.cells);
-        }
-      }
-    }
-    this.#begin[net.count] = at;
-    for (let i = 0; i < net.count; i++) {
-      let earlier = 0;
-      let later = 0;
-      for (let s = this.#begin[i]; s < this.#middle[i]; s++) earlier += this.#weight[s];
-      for (let s = this.#middle[i]; s < this.#begin[i + 1]; s++) later += this.#weight[s];
-      this.#share[i] = 1 / Math.max(earlier, later, 1);
-    }
+    this.least = new Float64Array(net.factors.length);
+    for (const id of net.unary) this.#unary.push(net.pool.vectorOf(Math.max(0, id)));
+    this.#total = new Float64Array(sides.largest);
+    this.#rest = new Float64Array(sides.largest);
+    this.#best = new Float64Array(sides.widest);
+    this.#alternative = new Float64Array(sides.widest);
+  }
+
+  /** The same messages on a network that differs in the costs of its variables only, as one at another price does. */
+  on(net: Network): Trws {
+    const other = new Trws(net, this.rank, undefined, this.#sides);
+    other.to.set(this.to);
+    return other;
   }
 
   /** Steps taken so far (one variable in one direction). */
@@ -273,14 +218,4 @@ export class Trws {
     }
     return at;
   }
-}
-
-/** The table of an edge taken apart along one of its axes, where the variable there is known to be a pair of alternatives. */
-function splitAlong(net: Network, edge: number, side: 0 | 1): MinPairs | null {
-  const f = net.factors[edge];
-  if (f === undefined) return null;
-  const v = f.vars[side];
-  const first = net.minPairs[2 * v];
-  const second = net.minPairs[2 * v + 1];
-  return first < 0 || second < 0 ? null : net.pool.minPairsMemo.find(f.table, side, f.maps[side], first, second);
 }

@@ -12,6 +12,7 @@ import { minimise, type KernelInput } from './min-sum.ts';
 import type { Factor, Network } from '../network/network.ts';
 import { compress } from '../network/compress.ts';
 import { EliminationHeap } from './heap.ts';
+import { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
 import { STEP } from '../network/proof-log.ts';
 
@@ -59,6 +60,8 @@ interface Scoped {
   readonly work: number;
   readonly joints: readonly number[];
   readonly own: number;
+  /** Number of the costs and tables that it was made of. */
+  readonly content: number;
 }
 
 interface Prepared {
@@ -75,6 +78,7 @@ export class Eliminator {
   readonly #pool: Pool;
   readonly #outcomes = new Map<string, Outcome>();
   readonly #scopes = new Map<string, Scoped>();
+  readonly #positions = new PairMap();
 
   constructor(pool: Pool) {
     this.#pool = pool;
@@ -120,6 +124,7 @@ export class Eliminator {
         values: net.values[v],
         factors: p.factors,
         domains: p.neighbours.map((u) => ({ variable: u, values: net.values[u] })),
+        known: { content: p.scoped.content, positions: this.#positions },
       });
       const before = net.series === undefined ? [] : net.factorsOf(v);
       for (const id of net.incident[v].slice()) net.removeFactor(id);
@@ -224,7 +229,7 @@ export class Eliminator {
     let cells = 1;
     for (const j of joints) cells *= pool.classesOf(j);
     const width = own < 0 ? net.size[v] : pool.classesOf(own);
-    return { cells, work: cells * width, joints, own };
+    return { cells, work: cells * width, joints, own, content: this.#scopes.size };
   }
 
   #compute(net: Network, v: number, p: Prepared, slack: number): Outcome {

@@ -1,4 +1,5 @@
 /** What a network is made of, and the way back from an elimination. */
+import type { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
 
 /** A table over some variables; `maps[k]` sends the positions of `vars[k]` to classes of axis k. */
@@ -22,6 +23,14 @@ export interface Bucket {
   readonly values: number;
   readonly factors: readonly Factor[];
   readonly domains: readonly { readonly variable: number; readonly values: number }[];
+  /** Best positions that are known of variables with the same costs and tables; absent where nobody keeps them. */
+  readonly known?: BestPositions;
+}
+
+/** The best positions of eliminated variables of equal content, by the positions of their neighbours (two at most). */
+export interface BestPositions {
+  readonly content: number;
+  readonly positions: PairMap;
 }
 
 /** An eliminated variable between at most two others, with what it takes to carry messages back (`dual/lift.ts`). */
@@ -36,13 +45,28 @@ export interface SeriesElimination {
 }
 
 /** Problem value of an eliminated variable given those of the variables eliminated after it; the first of the best. */
-export function bestValue(
-  pool: Pool,
-  { variable, unary, values, factors, domains }: Bucket,
-  choice: Int32Array,
-): number {
-  const costs = pool.vectorOf(unary);
-  const total = costs.slice();
+export function bestValue(pool: Pool, bucket: Bucket, choice: Int32Array): number {
+  const { values, domains, known } = bucket;
+  const places = domains.map(
+    ({ variable, values }) => pool.mapOf(pool.inverse(values))[choice[variable]] ?? -1,
+  );
+  let place = 0;
+  for (let k = 0; k < places.length; k++) place = place * (pool.mapOf(domains[k].values).length + 1) + places[k] + 1;
+  const isKept = known !== undefined && place <= LARGEST_PLACE;
+  let position = isKept ? known.positions.get(known.content, place) : -1;
+  if (position < 0) {
+    position = bestPosition(pool, bucket, places);
+    if (isKept) known.positions.set(known.content, place, position);
+  }
+  return pool.mapOf(values)[position];
+}
+
+/** Largest number that stands for the positions of all neighbours. */
+const LARGEST_PLACE = 2 ** 31 - 1;
+
+/** @param places position of each neighbour; -1: none */
+function bestPosition(pool: Pool, { variable, unary, factors, domains }: Bucket, places: readonly number[]): number {
+  const total = pool.vectorOf(unary).slice();
   for (const f of factors) {
     let base = 0;
     let stride = 1;
@@ -54,10 +78,9 @@ export function bestValue(
         own = stride;
         axis = k;
       } else {
-        const domain = domains.find((d) => d.variable === u);
-        if (domain === undefined) throw new Error('internal: bucket without its neighbour');
-        const position = pool.mapOf(pool.inverse(domain.values))[choice[u]];
-        const c = position === undefined || position < 0 ? -1 : pool.mapOf(f.maps[k])[position];
+        const domain = domains.findIndex((d) => d.variable === u);
+        if (domain < 0) throw new Error('internal: bucket without its neighbour');
+        const c = places[domain] < 0 ? -1 : pool.mapOf(f.maps[k])[places[domain]];
         base = c < 0 || base < 0 ? -1 : base + c * stride;
       }
       stride *= f.table.dims[k];
@@ -76,5 +99,5 @@ export function bestValue(
     }
   }
   if (chosen < 0) throw new Error('internal: elimination lost its own optimum');
-  return pool.mapOf(values)[chosen];
+  return chosen;
 }

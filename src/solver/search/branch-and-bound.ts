@@ -22,7 +22,7 @@ import { type Log, STEP } from '../network/proof-log.ts';
 import type { Incumbent, SearchHost } from './search-host.ts';
 import { either, type StepState, valuesOf } from './steps.ts';
 import type { StepName } from '../types.ts';
-import { addPrices, rowVariables } from '../network/rows.ts';
+import { addPrices, amountsAt, rowVariables } from '../network/rows.ts';
 
 export class Search {
   readonly #host: SearchHost;
@@ -134,6 +134,8 @@ export class Search {
     if (cost === Infinity) return;
     // With prices a choice that keeps the rows costs no less than its positions do here.
     if (net.rows.length > 0 && this.best !== undefined && cost >= this.best.objective) return;
+    // What breaks a row here does so when it is completed.
+    if (amountsAt(net, at).some((amount, r) => amount > net.rows[r].bound)) return;
     this.propose(net.complete(at));
   }
 

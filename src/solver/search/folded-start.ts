@@ -70,7 +70,7 @@ export function foldedBracket(
   const stateAt = (price: bigint, sweeps: number): PricedState => {
     const priced = tied.net.clone();
     addPrices(priced, [price > cap ? cap : price]);
-    const messages = new Trws(priced);
+    const messages = below(price - 1n).on(priced);
     // What was the best elsewhere may be it here, where messages alone lead to a far worse choice.
     const others = tried.flatMap((t) => t.best ?? []);
     const asked: (typeof tried)[number] = { price, messages };
@@ -81,7 +81,6 @@ export function foldedBracket(
       asked.best = before.best;
       return before;
     }
-    messages.to.set(below(price - 1n).to);
     const { minProgress } = ASCENT.priced;
     let { best, bound: reached } = ascendFolded(priced, messages, host, { sweeps, minProgress }, others);
     // A choice far above the bound says little of what the best one takes, and begins the next price badly. What the row may hold

@@ -27,16 +27,16 @@ interface PricingHost extends MultiplierHost {
 
 /** The best prices of the rows; a bound where that is all that is left to say. */
 export function priceRows(net: Network, host: PricingHost): Priced | number {
-  let state = new Trws(net);
+  let begin = (priced: Network): Trws => new Trws(priced);
   const caps = net.rows.map((_, r) => largestPrice(net, r));
   const evaluateDual = (wanted: readonly bigint[], sweeps: number): DualEvaluation => {
     const prices = wanted.map((price, r) => (price > caps[r] ? caps[r] : price));
     const priced = net.clone();
     addPrices(priced, prices);
-    const messages = new Trws(priced, state.rank);
-    messages.to.set(state.to);
+    const messages = begin(priced);
     const bound = host.ascend(priced, messages, { ...ASCENT.priced, sweeps });
-    state.to.set(messages.to);
+    // The next price begins with what is known at this one.
+    begin = (other) => messages.on(other);
     const at = messages.decode();
     return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
   };
@@ -47,7 +47,7 @@ export function priceRows(net: Network, host: PricingHost): Priced | number {
     const relaxed = host.withoutRows(near.messages);
     if (relaxed >= host.target() || host.stopped()) return relaxed;
   }
-  state = near.messages(net);
+  begin = near.messages;
   if (near.bracket === undefined) return { best: priceOne(net, evaluateDual, host), converged: false };
   return { best: evaluateDual([near.bracket.breakpoint.price], ASCENT.priced.sweeps), converged: true };
 }

@@ -1,0 +1,127 @@
+/**
+ * What a sweep of messages reads and never writes: the sides of all edges, variable by variable in the order of the sweep.
+ * In: a pairwise network, the ranks of its variables. Out: flat arrays; networks that differ in the costs of their variables only,
+ * as those of different prices do, share them.
+ */
+import type { Network } from '../network/network.ts';
+import type { MinPairs } from '../store/min-pairs.ts';
+
+export interface Sides {
+  /** Start of each slot (2 * edge + side) in the messages; the message of slot s covers start[s] .. start[s + 1] - 1. */
+  readonly start: Int32Array;
+  /** Variables in the order of a forward sweep. */
+  readonly order: Int32Array;
+  /** Sides of variable i: begin[i] .. begin[i + 1] - 1 in the arrays below, earlier neighbours first, later ones from middle[i]. */
+  readonly begin: Int32Array;
+  readonly middle: Int32Array;
+  readonly slot: Int32Array;
+  readonly other: Int32Array;
+  /** How many equal edges of its variable a side stands for. */
+  readonly weight: Float64Array;
+  readonly maps: readonly Int32Array[];
+  readonly cells: readonly Float64Array[];
+  /** The table of each side taken apart, and whether along this side's axis (2) or the other's (1). */
+  readonly minPairs: readonly (MinPairs | null)[];
+  readonly along: Uint8Array;
+  /** Where kernels find the table that a side's messages go through; -1: nowhere. */
+  readonly place: Int32Array;
+  /** Part of its cost that a variable gives each edge. */
+  readonly share: Float64Array;
+  /** Most values of a variable, and most classes of a side. */
+  readonly largest: number;
+  readonly widest: number;
+}
+
+/** @param weights per slot; default 1 */
+export function sidesOf(net: Network, rank: Int32Array, weights?: Float64Array): Sides {
+  const { pool, factors } = net;
+  const start = new Int32Array(2 * factors.length + 1);
+  let length = 0;
+  let widest = 1;
+  for (let e = 0; e < factors.length; e++) {
+    const f = factors[e];
+    start[2 * e] = length;
+    if (f !== undefined) {
+      if (f.vars.length !== 2) throw new Error('internal: message passing needs a pairwise network');
+      length += f.table.dims[0];
+      start[2 * e + 1] = length;
+      length += f.table.dims[1];
+      widest = Math.max(widest, f.table.dims[0], f.table.dims[1]);
+    } else {
+      start[2 * e + 1] = length;
+    }
+  }
+  start[2 * factors.length] = length;
+  const present: number[] = [];
+  let largest = 1;
+  let sides = 0;
+  for (let i = 0; i < net.count; i++) {
+    if (net.gone[i] === 1) continue;
+    present.push(i);
+    sides += net.incident[i].length;
+    largest = Math.max(largest, net.size[i]);
+  }
+  present.sort((a, b) => rank[a] - rank[b] || a - b);
+  const order = Int32Array.from(present);
+  const turn = new Int32Array(net.count);
+  order.forEach((i, k) => (turn[i] = k));
+  const begin = new Int32Array(net.count + 1);
+  const middle = new Int32Array(net.count);
+  const slot = new Int32Array(sides);
+  const other = new Int32Array(sides);
+  const weight = new Float64Array(sides).fill(1);
+  const along = new Uint8Array(sides);
+  const place = new Int32Array(sides);
+  const maps: Int32Array[] = [];
+  const cells: Float64Array[] = [];
+  const minPairs: (MinPairs | null)[] = [];
+  let at = 0;
+  for (let i = 0; i < net.count; i++) {
+    begin[i] = at;
+    for (const later of [false, true]) {
+      if (later) middle[i] = at;
+      if (net.gone[i] === 1) continue;
+      for (const edge of net.incident[i]) {
+        const f = factors[edge];
+        if (f === undefined) continue;
+        const side = f.vars[0] === i ? 0 : 1;
+        const far = f.vars[1 - side];
+        if (turn[far] > turn[i] !== later) continue;
+        slot[at] = 2 * edge + side;
+        if (weights !== undefined) weight[at] = weights[2 * edge + side];
+        const own = splitAlong(net, edge, side);
+        const pairs = own ?? splitAlong(net, edge, side === 0 ? 1 : 0);
+        along[at] = own !== null ? 2 : 1;
+        const [rows, columns] = f.table.dims;
+        place[at] =
+          pairs === null
+            ? pool.kernels.place(f.table.cells, rows, columns)
+            : pool.kernels.place(pairs.cells, pairs.count, pairs.cells.length / pairs.count);
+        minPairs.push(pairs);
+        other[at++] = far;
+        maps.push(pool.mapOf(f.maps[side]));
+        cells.push(f.table.cells);
+      }
+    }
+  }
+  begin[net.count] = at;
+  const share = new Float64Array(net.count);
+  for (let i = 0; i < net.count; i++) {
+    let earlier = 0;
+    let later = 0;
+    for (let s = begin[i]; s < middle[i]; s++) earlier += weight[s];
+    for (let s = middle[i]; s < begin[i + 1]; s++) later += weight[s];
+    share[i] = 1 / Math.max(earlier, later, 1);
+  }
+  return { start, order, begin, middle, slot, other, weight, maps, cells, minPairs, along, place, share, largest, widest };
+} // prettier-ignore
+
+/** The table of an edge taken apart along one of its axes, where the variable there is known to be a pair of alternatives. */
+function splitAlong(net: Network, edge: number, side: 0 | 1): MinPairs | null {
+  const f = net.factors[edge];
+  if (f === undefined) return null;
+  const v = f.vars[side];
+  const first = net.minPairs[2 * v];
+  const second = net.minPairs[2 * v + 1];
+  return first < 0 || second < 0 ? null : net.pool.minPairsMemo.find(f.table, side, f.maps[side], first, second);
+}
