@@ -47,9 +47,7 @@ export interface SeriesElimination {
 /** Problem value of an eliminated variable given those of the variables eliminated after it; the first of the best. */
 export function bestValue(pool: Pool, bucket: Bucket, choice: Int32Array): number {
   const { values, domains, known } = bucket;
-  const places = domains.map(
-    ({ variable, values }) => pool.mapOf(pool.inverse(values))[choice[variable]] ?? -1,
-  );
+  const places = domains.map(({ variable, values }) => pool.mapOf(pool.inverse(values))[choice[variable]] ?? -1);
   let place = 0;
   for (let k = 0; k < places.length; k++) place = place * (pool.mapOf(domains[k].values).length + 1) + places[k] + 1;
   const isKept = known !== undefined && place <= LARGEST_PLACE;
