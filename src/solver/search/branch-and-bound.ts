@@ -198,6 +198,7 @@ export class Search {
         if (spread !== undefined) [messages, limits] = [spread, ASCENT.settling];
         else if (round === 0 && !small) limits = ASCENT.patient;
       }
+      const reached = bound;
       if (round > 0 || !converged) bound = Math.max(bound, this.#ascend(net, messages, limits, depth === 0));
       if (depth === 0) {
         this.#rootBound = bound;
@@ -225,15 +226,17 @@ export class Search {
       ) {
         if (!fixing.fix(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
       }
+      // Where sweeps of a wide network that fixing had made smaller closed next to nothing of the gap, it is eliminated, or stays.
+      const isStuck = round > 0 && depth === 0 && net.rows.length > 0 && net.cells > SEARCH.wideCells && bound - reached < SEARCH.leastGain * (this.#target() - reached); // prettier-ignore
       // Sweeps of a smaller network cost less and say more.
       const before = values;
       values = valuesOf(net);
-      if (depth === 0 && !small && round < SEARCH.rounds && values <= (1 - SEARCH.worthwhile) * before) {
+      if (depth === 0 && !small && !isStuck && round < SEARCH.rounds && values <= (1 - SEARCH.worthwhile) * before) {
         messages = new Trws(net);
         continue;
       }
       if (this.#closeCore(net, cutoff, depth)) return this.#target();
-      if (stopped()) return bound;
+      if (stopped() || isStuck) return bound;
       if (depth === 0 && this.#host.isEndless === true && round >= SEARCH.wideRounds && net.cells > SEARCH.wideCells)
         return bound;
       const fuse = (): boolean => fuseTriangles(net);

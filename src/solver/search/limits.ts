@@ -61,5 +61,7 @@ export const SEARCH = {
    */
   wideCells: 500_000,
   wideRounds: 4,
+  /** Part of the gap that sweeps of a wide network with rows must close for more rounds to follow. */
+  leastGain: 0.01,
   branchedCells: 500_000_000,
 } as const;
