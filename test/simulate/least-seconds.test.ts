@@ -75,4 +75,26 @@ describe('the least seconds of a step', () => {
         expect(longestPath(work, choice).seconds).toBeLessThanOrEqual(simulatedSeconds);
     },
   );
+
+  it.each(['gpt2-2l', 'mlp-loss'])('a copy of %s is made for the use that a kernel waits for first', (name) => {
+    const { model } = prepare(load(`torch/${name}/joint.expanded`), request('x=2,y=4'), TABLE);
+    const work = new StepWork(model, COSTS);
+    model.copies.forEach((_, c) => {
+      const uses = model.uses.flatMap((use, k) => (use.copy === c ? [k] : []));
+      const least = Math.min(...uses.map((k) => work.useSites[k].before));
+      expect(work.useSites[work.firstUse[c]].before).toBe(least);
+    });
+  });
+
+  it('counts what a kernel waits for at once, though something that can wait is written first', () => {
+    // The attention's result is kept for the backward pass before the next layer reads it: both uses share one copy.
+    const { model } = prepare(load('torch/gpt2-2l/joint.expanded'), request('x=2,y=4'), TABLE);
+    const work = new StepWork(model, COSTS);
+    const later = model.copies.flatMap((_, c) => {
+      const first = model.uses.findIndex((use) => use.copy === c);
+      return work.firstUse[c] === first ? [] : [work.useSites[work.firstUse[c]].before - work.useSites[first].before];
+    });
+    expect(later.length).toBeGreaterThan(0);
+    for (const kernels of later) expect(kernels).toBeLessThan(0);
+  });
 });

@@ -51,7 +51,7 @@ export class StepWork {
   readonly streams: readonly number[];
   readonly useSites: readonly Site[];
   readonly copySites: readonly Site[];
-  /** Use that makes each copy where the copy is made as early as it can be. */
+  /** Of each copy: the use for which a kernel waits first. Where that use takes the copy, the copy is made for it at the latest. */
   readonly firstUse: Int32Array;
   private readonly insideSites = new Map<number, Site>();
   private readonly kernelsOf = new Map<number, Float64Array>();
@@ -83,7 +83,9 @@ export class StepWork {
     this.useSites = model.uses.map(({ value }, k) => site(value, windows[k], chained[k], isNext[k], true));
     this.firstUse = new Int32Array(model.copies.length).fill(-1);
     model.uses.forEach(({ copy }, k) => {
-      if (copy >= 0 && this.firstUse[copy] < 0) this.firstUse[copy] = k;
+      if (copy < 0) return;
+      const first = this.firstUse[copy];
+      if (first < 0 || windows[k].before < windows[first].before) this.firstUse[copy] = k;
     });
     // A copy that the first use does not take is made for another: at the latest for the last.
     const latest = new Int32Array(model.copies.length);
