@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +30,7 @@ torch.set_num_threads(1)
 
 def environment() -> dict[str, str]:
     outer = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_")}
-    return {**outer, "TESTS": str(Path(__file__).parent), "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    return {**outer, "TESTS": str(Path(__file__).parent), "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
 
 
 def free_port() -> int:
@@ -67,8 +68,9 @@ model, x, y = mlp()
 module = shardwright.parallelize(model, plan, mesh)
 loss = module(x, y)
 loss.backward()
-print(f"rank {dist.get_rank()} of host {os.environ['GROUP_RANK']}: loss {loss.item():.6f}")
+print(f"rank {dist.get_rank()} of host {os.environ['GROUP_RANK']}: loss {loss.item():.6f}", flush=True)
 dist.destroy_process_group()
+time.sleep(0.2)  # gloo's threads let go of tensors late, and one that needs the interpreter while it ends may abort the process
 """
 
 
@@ -80,9 +82,19 @@ def on_two_hosts(place: Path, order: str) -> list[tuple[int, str]]:
     return ended([subprocess.Popen(call, env=environment(), text=True, **pipes) for _ in range(2)], 300)  # type: ignore[call-overload]
 
 
+# How a launcher tells that native code ended a process.
+CRASHED = re.compile(r"Signal \d+ \(SIG(?:ABRT|SEGV)\) received")
+
+
 def test_ranks_in_the_order_of_the_plan_train_on_two_hosts(tmp_path: Path) -> None:
+    """A run whose processes native code ended (PyTorch 2.13 on gloo: `terminate called without an active exception`, seen once in
+    hundreds of runs) is told and done once more; a wrong loss and an exception are not."""
     outcomes = on_two_hosts(tmp_path, "[[0, 1], [2, 3]]")
     text = "".join(out for _, out in outcomes)
+    if CRASHED.search(text):
+        warnings.warn(f"a process of gloo crashed; its run is done again\n{text}", stacklevel=1)
+        outcomes = on_two_hosts(tmp_path, "[[0, 1], [2, 3]]")
+        text = "".join(out for _, out in outcomes)
     assert [code for code, _ in outcomes] == [0, 0], text
     found = sorted(re.findall(r"rank (\d) of host (\d): loss (\S+)", text))
     assert [(rank, host) for rank, host, _ in found] == [("0", "0"), ("1", "0"), ("2", "1"), ("3", "1")]
