@@ -10,22 +10,24 @@ import { workOn } from '../../plan/request/work-limits.ts';
 import { restrictionOf } from '../../plan/restrict/pins.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { bestMixture } from '../../solver/dual/best-mixture.ts';
+import { costFunction } from '../../solver/problem/cost.ts';
+import { repairRows } from '../../solver/problem/repair.ts';
 import { compactProblem } from '../../solver/problem/restrict.ts';
 import { messageBound } from '../../solver/search/message-bound.ts';
 import { solve } from '../../solver/solve.ts';
-import type { Problem } from '../../solver/types.ts';
 
 /** Bins of kernels: prices differ from bin to bin, so that many take longer. */
 const BINS = 4;
 /** A sweep of messages that raises the bound by a smaller share is the last. */
 const LEAST_GAIN = 1e-4;
 const MOST_SWEEPS = 40;
-/** Where rows have their say, the problem may end this near to its optimum. */
+/** Where rows have their say, the bound may end this near to the best choice that is known. */
 const GAP = 1e-3;
 
 /**
- * One problem, under the packing that is worth most against all plans that are known, and bounded by messages; where what they point
- * at breaks a row, the search bounds it with its rows.
+ * One problem, under the packing that is worth most against all plans that are known, and bounded by messages. Where what they point
+ * at breaks a row, and no choice beside it that keeps the rows is as near to the bound as a search would end, the search bounds it
+ * with its rows.
  *
  * @param work with the launches and buckets of the simulation
  * @param known choices of the problem, each with its longest path
@@ -38,7 +40,11 @@ export async function boundOverlap(prepared: Pick<Prepared, 'model' | 'request' 
   const narrowed = compactProblem(costs.problem(costs.packing(shares)), restrictionOf(model, request, given).restriction.kept());
   const { problem } = narrowed;
   const found = messageBound(problem, { minGain: LEAST_GAIN, sweeps: MOST_SWEEPS, stopped: () => deadline.isOver });
-  if (found?.choice !== undefined && keepsRows(problem, found.choice)) return found.bound / model.unitsPerSecond;
+  const kept = found?.choice === undefined ? undefined : repairRows(problem, found.choice);
+  if (found !== undefined && kept !== undefined) {
+    const isNear = (): boolean => costFunction(problem)(kept) * (1 - GAP) <= found.bound;
+    if (kept === found.choice || isNear()) return found.bound / model.unitsPerSecond;
+  }
   const { bound } = await solve(problem, {
     engine: 'exact',
     // A bound of a folded network stands with its certificate only.
@@ -50,8 +56,4 @@ export async function boundOverlap(prepared: Pick<Prepared, 'model' | 'request' 
     ...deadline.solveOptions,
   });
   return (found === undefined ? bound : Math.max(bound, found.bound)) / model.unitsPerSecond;
-} // prettier-ignore
-
-function keepsRows({ rows = [] }: Problem, choice: Int32Array): boolean {
-  return rows.every(({ variables, amounts, bound }) => amounts.reduce((sum, own, k) => sum + own[choice[variables[k]]], 0) <= bound);
 } // prettier-ignore
