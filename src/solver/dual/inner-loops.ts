@@ -1,6 +1,7 @@
 /**
  * The innermost loops of sweeps, decoding and descent. They are functions of their own, and the same for all three, because
- * a small function is compiled soon and once: much of a short solve is code that has not been compiled yet.
+ * a small function is compiled soon and once: much of a short solve is code that has not been compiled yet. Infinity is stored and
+ * never one side of a conditional expression in a sum: V8 would make every such sum a number on the heap.
  */
 
 /** total[a] += weight * from[start + map[a]]; Infinity where the map is -1. */
@@ -14,7 +15,8 @@ export function addMapped(
 ): void {
   for (let a = 0; a < size; a++) {
     const c = map[a];
-    total[a] += c < 0 ? Infinity : weight * from[start + c];
+    if (c < 0) total[a] = Infinity;
+    else total[a] += weight * from[start + c];
   }
 }
 
@@ -29,7 +31,8 @@ export function addSlice(
 ): void {
   for (let a = 0; a < size; a++) {
     const c = map[a];
-    total[a] += c < 0 ? Infinity : cells[base + c * scale];
+    if (c < 0) total[a] = Infinity;
+    else total[a] += cells[base + c * scale];
   }
 }
 
@@ -47,6 +50,39 @@ export function leastByClass(
     const t = total[a];
     if (c >= 0 && t < least[c]) least[c] = t;
   }
+}
+
+/** costs[c] = the part of the cost of class c that is given away, less the message from its edge. */
+export function giveShare(costs: Float64Array, classes: number, share: number, to: Float64Array, start: number): void {
+  for (let c = 0; c < classes; c++) if (costs[c] !== Infinity) costs[c] = Math.floor(costs[c] * share) - to[start + c];
+}
+
+/** shifts[start + c] = what class c took from its edge: the opposite of what it gives; 0 where it is forbidden. */
+export function storeShifts(shifts: Float64Array, start: number, classes: number, given: Float64Array): void {
+  for (let c = 0; c < classes; c++) shifts[start + c] = given[c] === Infinity ? 0 : -given[c];
+}
+
+/** rest[a] += weight * (shifts[start + map[a]] - to[start + map[a]]). */
+export function addShifted(
+  rest: Float64Array,
+  size: number,
+  map: Int32Array,
+  weight: number,
+  shifts: Float64Array,
+  to: Float64Array,
+  start: number,
+): void {
+  for (let a = 0; a < size; a++) rest[a] += weight * (shifts[start + map[a]] - to[start + map[a]]);
+}
+
+/** Takes a number from some entries. */
+export function lower(values: Float64Array, from: number, to: number, by: number): void {
+  for (let a = from; a < to; a++) values[a] -= by;
+}
+
+/** out[from .. to - 1] = the same entries of the values. */
+export function copyEntries(out: Float64Array, values: Float64Array, from: number, to: number): void {
+  for (let a = from; a < to; a++) out[a] = values[a];
 }
 
 /** least[k] = the least cost of the classes that hold alternative k. */

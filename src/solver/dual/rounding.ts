@@ -4,6 +4,7 @@
  */
 import { addSlice, firstLeast } from './inner-loops.ts';
 import type { Network } from '../network/network.ts';
+import { amountsAt } from '../network/rows.ts';
 
 /** Cost of positions in a network (its own constant included), Infinity when forbidden. */
 export function evaluatePositions(net: Network, at: Int32Array): number {
@@ -28,56 +29,27 @@ export function evaluatePositions(net: Network, at: Int32Array): number {
  * rows, a move must not make a row exceed its bound, or must lower it where it does.
  */
 export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
-  const { pool } = net;
-  const used = net.rows.map((row) => {
-    let sum = 0;
-    for (let i = 0; i < net.count; i++) {
-      if (net.gone[i] === 0 && row.amounts[i] >= 0) sum += pool.vectorOf(row.amounts[i])[at[i]];
-    }
-    return sum;
-  });
+  const used = amountsAt(net, at);
   const total = new Float64Array(net.size.reduce((a, b) => Math.max(a, b), 1));
   // A variable whose neighbours stand as they stood has nothing new to find, unless a row alone held it back.
   const isOpen = new Uint8Array(net.count).fill(1);
   for (let round = 0; round < rounds; round++) {
     let moved = false;
     for (let i = 0; i < net.count; i++) {
-      const size = net.size[i];
-      if (isOpen[i] === 0 || net.gone[i] === 1 || size < 2) continue;
+      if (isOpen[i] === 0 || net.gone[i] === 1 || net.size[i] < 2) continue;
       isOpen[i] = 0;
-      total.set(pool.vectorOf(net.unary[i]));
-      for (const id of net.incident[i]) {
-        const f = net.factors[id];
-        if (f === undefined) continue;
-        const side = f.vars[0] === i ? 0 : 1;
-        const own = pool.mapOf(f.maps[side]);
-        const c = pool.mapOf(f.maps[1 - side])[at[f.vars[1 - side]]];
-        const width = f.table.dims[1];
-        if (c < 0) total.fill(Infinity, 0, size);
-        else if (side === 0) addSlice(total, size, own, f.table.cells, c, width);
-        else addSlice(total, size, own, f.table.cells, c * width, 1);
-      }
-      let best = at[i];
-      if (net.rows.length === 0) {
-        const least = firstLeast(total, size);
-        if (total[least] < total[best]) best = least;
-      }
-      for (let a = 0; a < size && net.rows.length > 0; a++) {
-        if (total[a] >= total[best]) continue;
-        const allowed = net.rows.every((row, r) => {
-          if (row.amounts[i] < 0) return true;
-          const amounts = pool.vectorOf(row.amounts[i]);
-          return amounts[a] <= amounts[at[i]] || used[r] - amounts[at[i]] + amounts[a] <= row.bound;
-        });
-        if (allowed) best = a;
-        else isOpen[i] = 1;
-      }
+      costsAt(net, i, at, total);
+      const least = firstLeast(total, net.size[i]);
+      if (!(total[least] < total[at[i]])) continue;
+      const best = net.rows.length === 0 ? least : leastAllowed(net, i, at[i], total, used);
+      if (total[least] < total[best]) isOpen[i] = 1;
       if (best === at[i]) continue;
-      net.rows.forEach((row, r) => {
-        if (row.amounts[i] < 0) return;
-        const amounts = pool.vectorOf(row.amounts[i]);
-        used[r] += amounts[best] - amounts[at[i]];
-      });
+      for (let r = 0; r < used.length; r++) {
+        const { amounts } = net.rows[r];
+        if (amounts[i] < 0) continue;
+        const takes = net.pool.vectorOf(amounts[i]);
+        used[r] += takes[best] - takes[at[i]];
+      }
       at[i] = best;
       moved = true;
       for (const id of net.incident[i]) for (const v of net.factors[id]?.vars ?? []) if (v !== i) isOpen[v] = 1;
@@ -85,3 +57,36 @@ export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
     if (!moved) return;
   }
 }
+
+/** Costs of the values of one variable, given the positions of its neighbours. */
+function costsAt({ pool, unary, incident, factors, size }: Network, i: number, at: Int32Array, total: Float64Array): void {
+  total.set(pool.vectorOf(unary[i]));
+  for (const id of incident[i]) {
+    const f = factors[id];
+    if (f === undefined) continue;
+    const side = f.vars[0] === i ? 0 : 1;
+    const own = pool.mapOf(f.maps[side]);
+    const c = pool.mapOf(f.maps[1 - side])[at[f.vars[1 - side]]];
+    const width = f.table.dims[1];
+    if (c < 0) total.fill(Infinity, 0, size[i]);
+    else if (side === 0) addSlice(total, size[i], own, f.table.cells, c, width);
+    else addSlice(total, size[i], own, f.table.cells, c * width, 1);
+  }
+} // prettier-ignore
+
+/** The best of the values that no row forbids to move to, the first of equals; the present one where none is better. */
+function leastAllowed({ pool, rows, size }: Network, i: number, present: number, total: Float64Array, used: readonly number[]): number {
+  let best = present;
+  for (let a = 0; a < size[i]; a++) {
+    if (!(total[a] < total[best])) continue;
+    let isAllowed = true;
+    for (let r = 0; r < rows.length && isAllowed; r++) {
+      const { amounts, bound } = rows[r];
+      if (amounts[i] < 0) continue;
+      const takes = pool.vectorOf(amounts[i]);
+      isAllowed = takes[a] <= takes[present] || used[r] - takes[present] + takes[a] <= bound;
+    }
+    if (isAllowed) best = a;
+  }
+  return best;
+} // prettier-ignore

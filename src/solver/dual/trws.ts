@@ -8,12 +8,17 @@
  */
 import {
   addMapped,
+  addShifted,
   addSlice,
+  copyEntries,
   firstLeast,
+  giveShare,
   leastByClass,
   leastByAlternative,
   lesserAlternative,
+  lower,
   smallest,
+  storeShifts,
   throughColumns,
   throughRows,
 } from './inner-loops.ts';
@@ -126,7 +131,7 @@ export class Trws {
     const best = this.#best;
     const { start, to, shifts } = this;
     this.#gather(i, total);
-    if (!forward) for (let a = 0; a < size; a++) rest[a] = total[a];
+    if (!forward) copyEntries(rest, total, 0, size);
     const share = this.#share[i];
     let gain = 0;
     for (let s = from; s < end; s++) {
@@ -135,11 +140,10 @@ export class Trws {
       const classes = start[slot + 1] - own;
       const map = this.#maps[s];
       leastByClass(best, classes, total, size, map);
-      for (let c = 0; c < classes; c++) if (best[c] !== Infinity) best[c] = Math.floor(best[c] * share) - to[own + c];
+      giveShare(best, classes, share, to, own);
       if (!forward) {
-        for (let c = 0; c < classes; c++) shifts[own + c] = best[c] === Infinity ? 0 : -best[c];
-        const weight = this.#weight[s];
-        for (let a = 0; a < size; a++) rest[a] += weight * (shifts[own + map[a]] - to[own + map[a]]);
+        storeShifts(shifts, own, classes, best);
+        addShifted(rest, size, map, this.#weight[s], shifts, to, own);
       }
       const there = start[slot ^ 1];
       const width = start[(slot ^ 1) + 1] - there;
@@ -147,8 +151,8 @@ export class Trws {
       const least = smallest(to, there, there + width);
       gain += least;
       if (!forward) this.least[slot >> 1] = least;
-      if (least !== Infinity) for (let c = there; c < there + width; c++) to[c] -= least;
-      if (!forward) for (let c = there; c < there + width; c++) shifts[c] = to[c];
+      if (least !== Infinity) lower(to, there, there + width, least);
+      if (!forward) copyEntries(shifts, to, there, there + width);
     }
     if (forward) return 0;
     return gain + smallest(rest, 0, size);

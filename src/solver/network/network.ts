@@ -217,9 +217,9 @@ export class Network {
     const a = this.pool.mapOf(maps[0]);
     const b = this.pool.mapOf(maps[1]);
     const width = table.dims[1];
-    return this.pool.vector(
-      Float64Array.from(a, (row, p) => (row < 0 || b[p] < 0 ? Infinity : table.cells[row * width + b[p]])),
-    );
+    const costs = new Float64Array(a.length).fill(Infinity);
+    for (let p = 0; p < a.length; p++) if (a[p] >= 0 && b[p] >= 0) costs[p] = table.cells[a[p] * width + b[p]];
+    return this.pool.vector(costs);
   }
 
   /**

@@ -85,7 +85,8 @@ function bestPosition(pool: Pool, { variable, unary, factors, domains }: Bucket,
     }
     const map = pool.mapOf(f.maps[axis]);
     for (let a = 0; a < total.length; a++) {
-      total[a] += base < 0 || map[a] < 0 ? Infinity : f.table.cells[base + map[a] * own];
+      if (base < 0 || map[a] < 0) total[a] = Infinity;
+      else total[a] += f.table.cells[base + map[a] * own];
     }
   }
   let chosen = -1;

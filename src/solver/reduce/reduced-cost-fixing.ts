@@ -161,7 +161,10 @@ function lift(net: Network, shifts: Shifts): void {
         const side = f.vars[0] === i ? 0 : 1;
         const shift = pool.vectorOf(side === 0 ? shifts.first[e] : shifts.second[e]);
         const map = pool.mapOf(f.maps[side]);
-        for (let a = 0; a < total.length; a++) total[a] += map[a] < 0 ? Infinity : shift[map[a]];
+        for (let a = 0; a < total.length; a++) {
+          if (map[a] < 0) total[a] = Infinity;
+          else total[a] += shift[map[a]];
+        }
       }
       results.push(pool.vector(total));
     }
