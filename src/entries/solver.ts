@@ -11,17 +11,14 @@ export { ProblemBuilder } from '../solver/problem/builder.ts';
 export type {
   Certificate,
   CertificateRow,
-  DualCertificate,
   LinearRow,
   Problem,
   Progress,
   ProveOptions,
-  ProvenSolution,
   Solution,
   SolveOptions,
   SolverStep,
   StepName,
-  StepCertificate,
   UsagePiece,
 } from '../solver/types.ts';
 export { lpText } from '../solver/milp/lp-text.ts';

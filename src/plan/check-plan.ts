@@ -11,7 +11,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
 import { plannable } from '../passes/plannable/plannable.ts';
 import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../solver/check/verify.ts';
-import type { StepCertificate, Problem } from '../solver/types.ts';
+import type { Certificate, Problem } from '../solver/types.ts';
 import { withMemoryBound, type PlanCertificate } from './record/certificate.ts';
 import type { PlanFolder } from './record/folder.ts';
 import { memoryOf } from './memory/least-memory.ts';
@@ -165,7 +165,7 @@ interface Proven {
 function provenBound(prepared: Prepared, certificate: PlanCertificate | undefined, table: OperatorTable): Proven {
   const faults: string[] = [];
   let numbers = 0;
-  const replay = (problem: Problem, proof: StepCertificate, what: string): number => {
+  const replay = (problem: Problem, proof: Certificate, what: string): number => {
     const verdict = verifyCertificate(problem, { choice: [], objective: Infinity, certificate: proof });
     if (!verdict.accepted) {
       faults.push(`the certificate of ${what} is refused: ${verdict.reason ?? ''}`);
@@ -180,7 +180,7 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
   let { problem } = first.compact;
   let leastBytes = Infinity;
   // Without a word of its own every problem has the sum of its least prices for a bound.
-  const none: StepCertificate = { version: 1, problem: '', rows: [], steps: [], lists: [] };
+  const none: Certificate = { version: 2, problem: '', rows: [], steps: [], lists: [] };
   if (request.objective === 'parameter-memory' && certificate?.leastBytes !== undefined) {
     const [row] = problem.rows ?? [];
     const least = row === undefined ? 0 : replay(rowAsCost(problem, row), certificate.leastBytes, 'the least memory');

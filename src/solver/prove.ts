@@ -15,14 +15,14 @@ import { makeWorkspace, type Workspace } from './search/workspace.ts';
 import { Search } from './search/branch-and-bound.ts';
 import type { SearchHost } from './search/search-host.ts';
 import { smallestOptimum } from './search/lexicographic.ts';
-import type { Problem, ProvenSolution, SolveOptions } from './types.ts';
+import type { Problem, Solution, SolveOptions } from './types.ts';
 
 /** `solve` in mode `prove`, synchronously, with our own engine only. */
-export function solveNow(problem: Problem, options: SolveOptions = {}): ProvenSolution {
+export function solveNow(problem: Problem, options: SolveOptions = {}): Solution {
   return run(problem, options, false);
 }
 
-function run(asked: Problem, options: SolveOptions, variant: boolean): ProvenSolution {
+function run(asked: Problem, options: SolveOptions, variant: boolean): Solution {
   // Among choices of equal cost the smallest is only found where costs are told apart to the last unit.
   const problem = options.ties === 'lexicographic' ? { ...asked, tolerance: 0 } : asked;
   const prepared =
@@ -30,7 +30,7 @@ function run(asked: Problem, options: SolveOptions, variant: boolean): ProvenSol
       ? options.prepared
       : new PreparedProblem(problem);
   const workspace = makeWorkspace(prepared, options.onStep);
-  const outcome = ({ status, objective, bound }: ProvenSolution): StepState => ({ outcome: `${status}; ${sizesOf(problem)}`, cost: objective, bound }); // prettier-ignore
+  const outcome = ({ status, objective, bound }: Solution): StepState => ({ outcome: `${status}; ${sizesOf(problem)}`, cost: objective, bound }); // prettier-ignore
   return workspace.steps.run('solve', () => answer(problem, options, variant, prepared, workspace), outcome);
 }
 
@@ -40,7 +40,7 @@ function answer(
   variant: boolean,
   prepared: PreparedProblem,
   workspace: Workspace,
-): ProvenSolution {
+): Solution {
   const started = performance.now();
   const deadline = options.timeLimitSeconds === undefined ? Infinity : started + options.timeLimitSeconds * 1000;
   const elapsed = (): number => (performance.now() - started) / 1000;
@@ -179,7 +179,7 @@ function answer(
   const bound = Math.min(proof?.bound ?? proven, objective);
   const status = certified && isLeast(problem, objective, bound) ? 'optimal' : 'feasible';
   let { choice } = found;
-  let ties: ProvenSolution['ties'] = 'engine';
+  let ties: Solution['ties'] = 'engine';
   if (options.ties === 'lexicographic' && status === 'optimal' && problem.domains.length <= MOST_LEXICOGRAPHIC) {
     const left = deadline === Infinity ? {} : { timeLimitSeconds: Math.max(0, (deadline - performance.now()) / 1000) };
     const smallest = smallestOptimum(problem, choice, objective, solveVariant, left);
@@ -219,7 +219,7 @@ function relaxationWords(found: ReturnType<typeof solveTightRelaxation>): string
 /** Numbers that a search may keep: beyond, branches of a wide network would take the memory of the machine. */
 const MOST_CELLS = 2 ** 27;
 
-function evidenceOf(words: readonly (string | undefined)[]): Pick<ProvenSolution, 'evidence'> {
+function evidenceOf(words: readonly (string | undefined)[]): Pick<Solution, 'evidence'> {
   const evidence = words.filter((word) => word !== undefined);
   return evidence.length === 0 ? {} : { evidence };
 }
@@ -246,7 +246,7 @@ export class NoChoiceInTime extends Error {
 }
 
 /** Answers a question that this room asks about a variant of a problem: no explanation, no second search. */
-function solveVariant(problem: Problem, options: SolveOptions): ProvenSolution {
+function solveVariant(problem: Problem, options: SolveOptions): Solution {
   return run(problem, options, true);
 }
 
@@ -273,7 +273,7 @@ function explained(
   rows: readonly PlainRow[],
   isLate: boolean,
   { signal, timeLimitSeconds }: SolveOptions,
-): Pick<ProvenSolution, 'conflict' | 'emptyVariable' | 'smallestBudget'> {
+): Pick<Solution, 'conflict' | 'emptyVariable' | 'smallestBudget'> {
   const limits = {
     ...(signal === undefined ? {} : { signal }),
     ...(isLate || timeLimitSeconds !== undefined ? { timeLimitSeconds: FEASIBILITY_SECONDS } : {}),

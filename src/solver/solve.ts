@@ -5,7 +5,7 @@
  */
 import { solveWithLibrary, withSecondOpinion } from './milp/dispatch.ts';
 import { solveNow } from './prove.ts';
-import type { Problem, ProveOptions, ProvenSolution, Solution, SolveOptions } from './types.ts';
+import type { Problem, Solution, SolveOptions } from './types.ts';
 
 export { NoChoiceInTime, solveNow } from './prove.ts';
 
@@ -14,8 +14,6 @@ export { NoChoiceInTime, solveNow } from './prove.ts';
  * `NoChoiceInTime` when time ran out before it is known whether there is any choice, and the library engines
  * throw `TooLargeForLibrary` beyond their size guard.
  */
-export async function solve(problem: Problem, options?: ProveOptions): Promise<ProvenSolution>;
-export async function solve(problem: Problem, options: SolveOptions): Promise<Solution>;
 export async function solve(problem: Problem, options: SolveOptions = {}): Promise<Solution> {
   const { mode = 'prove', engine = 'auto' } = options;
   if (mode === 'anytime') {

@@ -212,12 +212,12 @@ export interface SolverStep {
 /** A row of a certificate: a linear row of the problem by index, or the usage at one time. */
 export type CertificateRow = { readonly row: number } | { readonly time: number };
 
-/** Proof of a lower bound, replayed by `verifyCertificate` against the problem alone. Plain data: it survives JSON. */
-export type Certificate = StepCertificate | DualCertificate;
-
-/** The steps of the exact engine: reductions, eliminations, branches. */
-export interface StepCertificate {
-  readonly version: 1;
+/**
+ * Proof of a lower bound, replayed by `verifyCertificate` against the problem alone: reductions, eliminations, branches, prices and
+ * messages. Both modes write it. Plain data: it survives JSON.
+ */
+export interface Certificate {
+  readonly version: 2;
   /** `hashProblem` of the problem that it is about. */
   readonly problem: string;
   /** The rows that the proof uses; leaving rows out can only lower what it proves. */
@@ -225,59 +225,6 @@ export interface StepCertificate {
   /** Codes and arguments, see `STEP` in `check/certificate-format.ts`. */
   readonly steps: readonly number[];
   readonly lists: readonly (readonly number[])[];
-}
-
-/** Prices of rows and messages on edges, all integers: any such numbers bound every choice from below. */
-export interface DualNumbers {
-  /** Messages are in units of 2^-messageBits. */
-  readonly messageBits: number;
-  /** Rows with a price: a numerator of 2^-40, as decimal digits. */
-  readonly prices: readonly { readonly row: CertificateRow; readonly price: string }[];
-  /**
-   * Messages between two groups, named by their leading variables: one integer per value that the leader has left, in
-   * ascending order. Pairs without an entry have zero messages.
-   */
-  readonly messages: readonly {
-    readonly first: number;
-    readonly second: number;
-    readonly toFirst: readonly number[];
-    readonly toSecond: readonly number[];
-  }[];
-}
-
-/**
- * The bound of a part in few numbers: prices of its own, and messages that the checker finds itself by so many sweeps, forward and
- * backward, from those of the whole certificate. Its messages are in units of 2^-messageBits.
- */
-export interface DualSwept {
-  readonly messageBits: number;
-  readonly prices: DualNumbers['prices'];
-  readonly sweeps: number;
-}
-
-/**
- * A split of all choices: those in which a variable has one of the listed values, then all others. Each side has numbers of its
- * own, or is split again; what both sides cost at least, every choice does.
- */
-export interface DualSplit {
-  readonly variable: number;
-  readonly values: readonly number[];
-  readonly parts: readonly [DualPart, DualPart];
-}
-
-/** One side of a split. */
-export type DualPart = DualNumbers | DualSwept | DualSplit;
-
-/** A bound by numbers and, with a tree, the least bound over the parts of all choices (`check/dual/dual.ts`). */
-export interface DualCertificate extends DualNumbers {
-  readonly version: 1;
-  readonly kind: 'dual';
-  /** `hashProblem` of the problem. */
-  readonly problem: string;
-  /** Edges along which groups are joined, in order: [edge, 0 if its second end becomes a function of the first, else 1]. */
-  readonly joins: readonly (readonly [number, number])[];
-  /** Parts with numbers of their own; absent where the numbers above bound all choices at once. */
-  readonly tree?: DualSplit;
 }
 
 type SolveStatus = 'optimal' | 'feasible' | 'infeasible';
@@ -323,6 +270,3 @@ export interface Solution {
 
 /** What mode `prove` takes and gives. */
 export type ProveOptions = SolveOptions & { readonly mode?: 'prove' };
-export interface ProvenSolution extends Solution {
-  readonly certificate?: StepCertificate;
-}

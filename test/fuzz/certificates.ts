@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 import { hashProblem, verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solveNow } from '../../src/solver/solve.ts';
-import type { StepCertificate } from '../../src/solver/types.ts';
+import type { Certificate } from '../../src/solver/types.ts';
 import { build, exhaust, type PlainProblem } from '../solver/support.ts';
 import { problems } from './problems.ts';
 import { fuzzer } from './runner.ts';
@@ -41,7 +41,7 @@ function edited<T>(list: readonly T[], { kind, at, value }: Edit, make: (from: T
   }
 }
 
-function forged(certificate: StepCertificate, edit: Edit): StepCertificate {
+function forged(certificate: Certificate, edit: Edit): Certificate {
   const { steps, lists, rows } = certificate;
   const number = (from: number | undefined): number => (edit.kind === 'add' ? (from ?? 0) + edit.value : edit.value);
   switch (edit.where) {

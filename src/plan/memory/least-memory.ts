@@ -3,7 +3,7 @@
  * In: a problem with a memory row. Out: bytes, with the proof of the exact minimum.
  */
 import { solve, NoChoiceInTime } from '../../solver/solve.ts';
-import type { StepCertificate, Problem, ProvenSolution, SolveOptions } from '../../solver/types.ts';
+import type { Certificate, Problem, Solution, SolveOptions } from '../../solver/types.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
 import type { AllowedValues } from '../../solver/problem/restrict.ts';
 
@@ -49,10 +49,10 @@ type SolveLimits = Pick<SolveOptions, 'signal' | 'timeLimitSeconds'>;
 export async function provenLeastMemory(
   problem: Problem,
   limits: SolveLimits = {},
-): Promise<{ readonly bytes: number; readonly certificate?: StepCertificate } | 'open' | undefined> {
+): Promise<{ readonly bytes: number; readonly certificate?: Certificate } | 'open' | undefined> {
   const [row] = problem.rows ?? [];
   if (row === undefined) return { bytes: 0 };
-  let least: ProvenSolution;
+  let least: Solution;
   try {
     least = await solve(rowAsCost(problem, row), { engine: 'exact', ...limits });
   } catch (error) {

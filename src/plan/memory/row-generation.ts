@@ -17,7 +17,7 @@ import { rowAsCost } from '../../solver/problem/recost.ts';
 import { choiceOfLeastRow } from '../../solver/search/least-row.ts';
 import { PreparedProblem } from '../../solver/search/prepared.ts';
 import { compactProblem, restrictRows, type CompactProblem } from '../../solver/problem/restrict.ts';
-import type { LinearRow, Problem, ProvenSolution } from '../../solver/types.ts';
+import type { LinearRow, Problem, Solution } from '../../solver/types.ts';
 import type { Prepared } from '../prepare.ts';
 import { Deadline } from '../request/deadline.ts';
 import { gapUnderMemory, isGapGiven } from '../request/request.ts';
@@ -107,7 +107,7 @@ export class PeakMemoryPlanner {
   private readonly gap: number;
   private readonly solver: RowsSolver;
   /** The last answer of the search to the very problem that the bound is about: nothing recomputed, nothing tightened. */
-  private whole: { readonly rows: number; readonly effort: Effort; readonly solution: ProvenSolution } | undefined;
+  private whole: { readonly rows: number; readonly effort: Effort; readonly solution: Solution } | undefined;
 
   /**
    * @param prepared the request, prepared for the graph without recomputation
@@ -383,7 +383,7 @@ export class PeakMemoryPlanner {
     certify = false,
     shared?: PreparedProblem,
     endsEarly = effort.endsEarly,
-  ): Promise<ProvenSolution | undefined> {
+  ): Promise<Solution | undefined> {
     const { workShare, improves } = effort;
     const options = { starts, certify, workShare, endsEarly, improves, ...(shared === undefined ? {} : { shared }) };
     const solution = await this.solver.solve(problem, options);

@@ -5,7 +5,7 @@
  */
 import type { PreparedProblem } from '../../solver/search/prepared.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
-import type { Problem, ProvenSolution, SolveOptions } from '../../solver/types.ts';
+import type { Problem, Solution, SolveOptions } from '../../solver/types.ts';
 import type { Deadline } from '../request/deadline.ts';
 import { gapUnderMemory, type PlanRequest } from '../request/request.ts';
 import { gapOnTheWay, workOn } from '../request/work-limits.ts';
@@ -40,7 +40,7 @@ export class RowsSolver {
   }
 
   /** Undefined when the work was done before any choice was found. */
-  async solve(problem: Problem, options: RowsOptions): Promise<ProvenSolution | undefined> {
+  async solve(problem: Problem, options: RowsOptions): Promise<Solution | undefined> {
     const found = await this.#prove(problem, options);
     if (!options.improves || this.#deadline.isOver || found?.status === 'infeasible') return found;
     if (found !== undefined && found.gap <= gapUnderMemory(this.#request)) return found;
@@ -55,7 +55,7 @@ export class RowsSolver {
     problem: Problem,
     { starts, certify, workShare, endsEarly, shared }: RowsOptions,
     searchesWide = false,
-  ): Promise<ProvenSolution | undefined> {
+  ): Promise<Solution | undefined> {
     try {
       return await solve(problem, {
         engine: 'exact',

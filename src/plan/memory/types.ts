@@ -1,7 +1,7 @@
 /**
  * Types of the search for a plan whose peak memory is constrained: its options and its result.
  */
-import type { StepCertificate, Progress } from '../../solver/types.ts';
+import type { Certificate, Progress } from '../../solver/types.ts';
 import type { Deadline } from '../request/deadline.ts';
 import type { FittingPlan } from './evaluate-choice.ts';
 import type { PeakProblems } from './peak-problems.ts';
@@ -18,7 +18,7 @@ export interface MemoryPlanResult {
   /** Whether the bound was replayed by the checker. */
   readonly certified: boolean;
   /** Its proof, and the nodes at which memory is a row of the problem that it is about. */
-  readonly proof?: { readonly moments: readonly string[]; readonly certificate: StepCertificate };
+  readonly proof?: { readonly moments: readonly string[]; readonly certificate: Certificate };
   /** Subproblems solved. */
   readonly rounds: number;
   /** Whether the time limit ended the search. */

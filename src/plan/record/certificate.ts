@@ -4,30 +4,23 @@
  */
 import * as z from 'zod';
 import { ShardwrightError } from '../../errors.ts';
-import type {
-  Certificate,
-  DualCertificate,
-  DualPart,
-  DualSplit,
-  Problem,
-  StepCertificate,
-} from '../../solver/types.ts';
+import type { Certificate, Problem } from '../../solver/types.ts';
 import { schemaOf } from './schema-type.ts';
 
 /** A part is absent where its bound was not needed. Without any, only the sum of all least prices is proven. */
 export interface PlanCertificate {
   readonly version: 1;
   /** Of the problem without rows of peak memory. */
-  readonly free?: StepCertificate;
+  readonly free?: Certificate;
   /** With `objective: 'parameter-memory'`: that no plan needs fewer bytes of parameters. */
-  readonly leastBytes?: StepCertificate;
+  readonly leastBytes?: Certificate;
   /** Where peak memory binds: the problem with the memory at some program points as rows. */
   readonly within?: {
     /** Nodes at which memory is a row. */
     readonly moments: readonly string[];
     /** Whether forward results might be recomputed. */
     readonly recompute: boolean;
-    readonly certificate: StepCertificate;
+    readonly certificate: Certificate;
   };
   /** Text of the program without recomputed nodes, where the program of the plan has some; the problems are those of this one. */
   readonly program?: string;
@@ -35,9 +28,9 @@ export interface PlanCertificate {
 
 const numbers = z.custom<number[]>((v) => Array.isArray(v) && v.every((x) => typeof x === 'number'), 'not a list of numbers'); // prettier-ignore
 const row = z.union([z.strictObject({ row: z.int() }), z.strictObject({ time: z.int() })]);
-const certificate = schemaOf<StepCertificate>()(
+const certificate = schemaOf<Certificate>()(
   z.strictObject({
-    version: z.literal(1),
+    version: z.literal(2, 'only format 2 of certificates is read: solve again'),
     problem: z.string(),
     rows: z.array(row),
     steps: numbers,
@@ -55,34 +48,9 @@ const planCertificate = schemaOf<PlanCertificate>()(
   }),
 );
 
-const dualNumbers = {
-  messageBits: z.int(),
-  prices: z.array(z.strictObject({ row, price: z.string().regex(/^\d{1,40}$/) })),
-  messages: z.array(z.strictObject({ first: z.int(), second: z.int(), toFirst: numbers, toSecond: numbers })),
-};
-const { messageBits, prices } = dualNumbers;
-const dualSwept = z.strictObject({ messageBits, prices, sweeps: z.int() });
-const dualPart: z.ZodType<DualPart> = z.lazy(() => z.union([dualSplit, dualSwept, z.strictObject(dualNumbers)]));
-const dualSplit: z.ZodType<DualSplit> = z.strictObject({
-  variable: z.int(),
-  values: numbers,
-  parts: z.tuple([dualPart, dualPart]),
-});
-const dualCertificate = schemaOf<DualCertificate>()(
-  z.strictObject({
-    version: z.literal(1),
-    kind: z.literal('dual'),
-    problem: z.string(),
-    ...dualNumbers,
-    joins: z.array(z.tuple([z.int(), z.int()])),
-    tree: dualSplit.exactOptional(),
-  }),
-);
-
 /** What `solve --certificate` writes. @throws E_TYPE with the path of what does not fit */
 export function asCertificate(value: unknown, file: string): Certificate {
-  const isDual = typeof value === 'object' && value !== null && 'kind' in value;
-  return isDual ? checked(dualCertificate, value, file) : checked(certificate, value, file);
+  return checked(certificate, value, file);
 }
 
 /** @throws E_SYNTAX for text that is no JSON, E_TYPE with the path of what does not fit */

@@ -5,7 +5,7 @@
 import { peakOf } from '../../cost/memory/peak.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import { leastTotal } from '../../solver/problem/cost.ts';
-import type { Problem, ProvenSolution, Solution } from '../../solver/types.ts';
+import type { Problem, Solution } from '../../solver/types.ts';
 import { defaultStart, propagate } from '../model/greedy.ts';
 import type { Prepared } from '../prepare.ts';
 import { greedyFrom } from '../record/write.ts';
@@ -41,7 +41,7 @@ export function noWorseThanGreedy(
 export function greedily(
   { model, problem: whole, compact }: Pick<Prepared, 'model' | 'problem' | 'compact'>,
   problem: Problem,
-): ProvenSolution | undefined {
+): Solution | undefined {
   const found = propagate(model, whole, defaultStart(model, whole));
   const choice = found === undefined ? undefined : compact.contract(found);
   if (choice === undefined) return undefined;

@@ -6,7 +6,7 @@ import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import { gapOf } from '../../solver/problem/cost.ts';
-import type { ProvenSolution, Solution } from '../../solver/types.ts';
+import type { Solution } from '../../solver/types.ts';
 import type { Prepared } from '../prepare.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
 import { planMemoryTimeline, type PlanMemoryTimeline } from '../record/memory-timeline.ts';
@@ -57,7 +57,7 @@ export function askedTimeline(
 export function feasible(
   found: Pick<Solution, 'choice' | 'objective' | 'bound' | 'solver' | 'seconds'> &
     Pick<Partial<Solution>, 'evidence' | 'gap'>,
-): ProvenSolution & { readonly status: 'feasible' } {
+): Solution & { readonly status: 'feasible' } {
   return { status: 'feasible', gap: gapOf(found.objective, found.bound), statistics: {}, ties: 'engine', ...found };
 }
 

@@ -5,7 +5,7 @@
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import { TooLargeForLibrary } from '../../solver/milp/verdict.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
-import type { Problem, ProveOptions, ProvenSolution, StepCertificate } from '../../solver/types.ts';
+import type { Problem, ProveOptions, Solution, Certificate } from '../../solver/types.ts';
 import { provenLeastMemory } from '../memory/least-memory.ts';
 import type { Prepared } from '../prepare.ts';
 import { withMemoryBound } from '../record/certificate.ts';
@@ -13,7 +13,7 @@ import type { Deadline } from '../request/deadline.ts';
 import { greedily } from './greedy.ts';
 
 /** Undefined when no choice was found in time. */
-export async function solveUnlessLate(problem: Problem, options: ProveOptions): Promise<ProvenSolution | undefined> {
+export async function solveUnlessLate(problem: Problem, options: ProveOptions): Promise<Solution | undefined> {
   return solve(problem, options).catch((error: unknown) => {
     if (error instanceof NoChoiceInTime) return undefined;
     throw error;
@@ -27,7 +27,7 @@ export async function solveUnlessLate(problem: Problem, options: ProveOptions): 
 export async function lexicographic(
   { compact: { problem }, request }: Pick<Prepared, 'compact' | 'request'>,
   deadline: Deadline,
-): Promise<{ readonly problem: Problem; readonly leastBytes?: StepCertificate }> {
+): Promise<{ readonly problem: Problem; readonly leastBytes?: Certificate }> {
   if (request.objective !== 'parameter-memory') return { problem };
   const least = await provenLeastMemory(problem, deadline.solveOptions);
   if (least === undefined) return { problem };
@@ -45,7 +45,7 @@ export async function solveOrRefuse(
   problem: Problem,
   options: ProveOptions,
   deadline: Deadline,
-): Promise<ProvenSolution> {
+): Promise<Solution> {
   try {
     return await solve(problem, options);
   } catch (error) {

@@ -8,7 +8,7 @@ import { printGraph } from '../../graph/text/write.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import { FOLD_VARIABLES } from '../../solver/search/prepared.ts';
 import { relaxedChoice } from '../../solver/search/tight-relaxation.ts';
-import type { Problem, Progress, ProveOptions, ProvenSolution, Solution } from '../../solver/types.ts';
+import type { Problem, Progress, ProveOptions, Solution } from '../../solver/types.ts';
 import { bytesText } from '../../units.ts';
 import { leastMemory, memoryOf } from '../memory/least-memory.ts';
 import { neighbourhoodStart } from '../memory/neighbourhood-start.ts';
@@ -86,7 +86,7 @@ export async function farOverBudget(
 }
 
 interface FirstUnderBudget {
-  readonly solution: ProvenSolution;
+  readonly solution: Solution;
   /** A compact choice, perhaps a slower one, whose peak is within the budget; absent where none is known. */
   readonly fits?: Int32Array | undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * The format of a certificate: the numbers by which the engine writes its proof and the checker reads it. Nothing else is
- * common to the two.
+ * The format of a certificate: the numbers by which both modes of the solver write their proofs and the checker reads them. Nothing
+ * else is common to solver and checker.
  *
  * Factors are named by number: the edges of the problem are 0..E-1 (a self loop keeps its number but is part of its
  * variable's costs), every factor that an elimination makes gets the next free number. Values are positions among the
@@ -28,7 +28,7 @@ export const STEP = {
   prune: 7,
   /** f, u, v: the finite pairs of edge f, ordered by u, then v, become the values of the next free variable. */
   fuse: 8,
-  /** list: one price per row, in units of 2^-20, enters the unaries; the priced bounds leave the constant. */
+  /** list: one price per row, in units of 2^-40, enters the unaries, rounded; the priced bounds leave the constant. */
   price: 9,
   /** No arguments. The rest is minimised under the rows by Pareto elimination. */
   pareto: 10,
@@ -40,11 +40,15 @@ export const STEP = {
   /** No arguments. Until the next `prune`, eliminations keep every cost, however large: nothing is forbidden on the way. */
   whole: 14,
   /**
-   * list, list: the only step of its certificate. For each edge, which list holds the costs that leave it (and all later
-   * edges of the same two variables, taken as one) for the values of its first, and of its second variable; -1: nothing
-   * does. The bound is the sum of all minima.
+   * bits, list, list: one price per row, in units of 2^-40, and triples (f, l, m) of an edge f and the lists of what leaves it for
+   * the values of its first and of its second variable (-1: nothing), in units of 2^-bits. They replace those set before; parts
+   * of a branch begin with them, and so does `sweep`. What is left costs at least the sum of all minima.
    */
   messages: 15,
+  /** bits, list, n: prices as above, and the messages that n sweeps of the checker make of those set before. */
+  sweep: 16,
+  /** No arguments. Deletes every value that costs infinity or has no finite partner in some factor, until none is left. */
+  support: 17,
 } as const;
 
 /** Kinds of the arguments of each code: `i` a plain number, `m` a list of integers, `v` a list of costs. */
@@ -64,8 +68,10 @@ export const ARGUMENTS: readonly string[] = [
   'm',
   '',
   '',
-  'mm',
+  'ivm',
+  'ivi',
+  '',
 ];
 
 /** Bits behind the point of a price. */
-export const PRICE_SCALE = 20n;
+export const PRICE_SCALE = 40n;

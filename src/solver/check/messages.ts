@@ -1,286 +1,188 @@
 /**
- * The checker's view of a proof by messages alone: for every edge, costs that leave it for its two variables. Every choice
- * keeps its cost, so the sum of the least rest of all edges and the least cost of all variables is a lower bound, whatever
- * the messages are. Shares no code with the engines; equal edges with equal messages are looked at once.
+ * Bounds by prices of rows and messages, for the checker. In: a model, a price per row, and per edge what leaves it for the values of
+ * its two variables. Out: the sum of all minima, which no choice of the model undercuts whatever the numbers are:
+ *
+ *   constant - sum_r price_r limit_r + sum_i min_a [cost_i(a) + prices(a) + messages to i (a)]
+ *     + sum_edges min_(a,b) [table(a,b) - message(a) - message(b)]
+ *
+ * for the messages cancel, and a choice that keeps a row pays at most its price times its limit. Equal edges with equal messages, and
+ * variables with equal sums, are looked at once. Written for the checker alone.
  */
-import { exactSum, Refused } from './store.ts';
-import type { Problem } from '../types.ts';
+import { PRICE_SCALE } from './certificate-format.ts';
+import type { Dual, Model } from './model.ts';
+import { type Grid, PairMemo, Refused, type Store } from './store.ts';
 
-/** Most distinct lists, so that three names fit one number. */
-const MOST_NAMES = 65_536;
+const LARGEST = 2 ** 52;
+/** So that cells less two messages stay exact. */
 const LARGEST_MESSAGE = 2 ** 50;
+const MOST_BITS = 30;
+
+/** Prices as exact integers in units of 2^-40. @throws Refused for a price that is none, or one too few */
+export function pricesOf(model: Model, list: readonly number[]): bigint[] {
+  if (list.length !== model.rows.length) throw new Refused(`${list.length} prices for ${model.rows.length} rows`);
+  return list.map((price) => {
+    if (!Number.isInteger(price) || price < 0) throw new Refused(`a row has the price ${price}`);
+    return BigInt(price);
+  });
+}
+
+/** @throws Refused unless sums in units of 2^-bits can be exact */
+export function checkBits(bits: number): void {
+  if (!(bits >= 0 && bits <= MOST_BITS)) throw new Refused(`messages have the scale ${bits}`);
+}
 
 /**
- * The bound that the messages prove: `first[e]` and `second[e]` name the list of edge e for each value of its first and
- * second variable. Undefined when no choice is possible at all. Throws `Refused` where the lists do not fit.
+ * Messages by factor from triples (f, l, m); `vectorOf` gives the vector of a list.
+ *
+ * @throws Refused where they do not fit the factors
  */
-export function boundByMessages(
-  problem: Problem,
-  lists: readonly (readonly number[])[],
-  first: readonly number[],
-  second: readonly number[],
-): bigint | undefined {
-  const { domains, unary, edges, vectors } = problem;
-  if (first.length !== edges.first.length || second.length !== edges.first.length)
-    throw new Refused(`${first.length} messages for ${edges.first.length} edges`);
-  const messages = new Trws(problem, lists);
-  const sums = new Sums(vectors.map(clean), messages);
-  const state = Int32Array.from(unary);
-  let total = BigInt(problem.constant ?? 0);
-  const rest = new Rests(problem, messages);
-  const parallel = new Parallel(problem);
-  for (let e = 0; e < first.length; e++) {
-    const i = edges.first[e];
-    const j = edges.second[e];
-    if (i === j) {
-      state[i] = sums.with(state[i], diagonal(problem, e));
-      continue;
-    }
-    const more = parallel.after(e);
-    // Later edges of a pair count with its first one.
-    if (more === undefined) {
-      if (first[e] !== -1 || second[e] !== -1) throw new Refused(`edge ${e} is part of an earlier one`);
-      continue;
-    }
-    const least = more.length === 0 ? rest.of(e, first[e], second[e]) : rest.ofAll([e, ...more], first[e], second[e]);
-    if (least === Infinity) return undefined;
-    total += BigInt(least);
-    if (first[e] !== -1) state[i] = sums.plus(state[i], first[e], domains[i]);
-    if (second[e] !== -1) state[j] = sums.plus(state[j], second[e], domains[j]);
-  }
-  for (let i = 0; i < domains.length; i++) {
-    const least = sums.least(state[i]);
-    if (least === Infinity) return undefined;
-    total += BigInt(least);
-  }
-  return total;
-}
-
-function clean(costs: Float64Array): Float64Array {
-  return costs.map((c) => c + 0);
-}
-
-/** The lists of the certificate as vectors, and their largest entries by class of an edge's map. */
-class Trws {
-  readonly #problem: Problem;
-  readonly #lists: readonly (readonly number[])[];
-  readonly #vectors: (Float64Array | undefined)[] = [];
-  readonly #names = new Map<number, number>();
-  readonly byClass: Float64Array[] = [];
-
-  constructor(problem: Problem, lists: readonly (readonly number[])[]) {
-    this.#problem = problem;
-    this.#lists = lists;
-  }
-
-  get count(): number {
-    return this.#lists.length;
-  }
-
-  /** Entries of a list; zeros for -1. */
-  vector(list: number, size: number): Float64Array {
-    if (list === -1) return new Float64Array(size);
-    let made = this.#vectors[list];
-    if (made === undefined) {
-      const given = this.#lists[list];
-      if (given === undefined) throw new Refused(`there is no list ${list}`);
-      if (!given.every((x) => Number.isInteger(x) && Math.abs(x) <= LARGEST_MESSAGE))
+export function messagesOf(
+  model: Model,
+  triples: readonly number[],
+  vectorOf: (list: number) => number,
+): Dual['messages'] {
+  if (triples.length % 3 !== 0) throw new Refused('messages are not in triples');
+  const { vectors } = model.store;
+  const messages: (readonly number[] | undefined)[] = [];
+  for (let at = 0; at < triples.length; at += 3) {
+    const f = triples[at];
+    const { vars } = model.edge(f);
+    if (messages[f] !== undefined) throw new Refused(`factor ${f} has messages twice`);
+    messages[f] = vars.map((v, side) => {
+      const list = triples[at + 1 + side];
+      if (list === -1) return -1;
+      const vector = vectorOf(list);
+      const { length } = vectors[vector];
+      if (length !== model.size[v]) throw new Refused(`list ${list} has ${length} entries for ${model.size[v]} values`);
+      if (!vectors[vector].every((x) => Math.abs(x) <= LARGEST_MESSAGE))
         throw new Refused(`list ${list} holds more than integers`);
-      made = Float64Array.from(given);
-      this.#vectors[list] = made;
-    }
-    if (made.length !== size) throw new Refused(`list ${list} has ${made.length} entries for ${size} values`);
-    return made;
+      return vector;
+    });
   }
-
-  /**
-   * Name of the largest message of each class of a map (-1: every value is a class), up to its last class; -Infinity for
-   * classes without a value.
-   */
-  classed(list: number, map: number, size: number): number {
-    // No messages of a domain that no map describes: told apart by its size.
-    const key = list === -1 && map < 0 ? -size : (map + 1) * (this.count + 1) + list + 1;
-    let name = this.#names.get(key);
-    if (name === undefined) {
-      const vector = this.vector(list, size);
-      const values = map < 0 ? undefined : this.#problem.maps[map];
-      const classes = values === undefined ? size : values.reduce((a, b) => Math.max(a, b), -1) + 1;
-      const most = new Float64Array(classes).fill(-Infinity);
-      for (let a = 0; a < size; a++) {
-        const c = values === undefined ? a : values[a];
-        if (vector[a] > most[c]) most[c] = vector[a];
-      }
-      name = this.byClass.push(most) - 1;
-      if (name >= MOST_NAMES) throw new Refused('too many messages');
-      this.#names.set(key, name);
-    }
-    return name;
-  }
+  return messages;
 }
 
-/** Least rest of an edge that its messages have left, by content. */
-class Rests {
-  readonly #problem: Problem;
-  readonly #messages: Trws;
-  readonly #known = new Map<number, number>();
-  readonly #groups = new Map<string, number>();
-
-  constructor(problem: Problem, messages: Trws) {
-    this.#problem = problem;
-    this.#messages = messages;
-  }
-
-  of(e: number, first: number, second: number): number {
-    const { domains, edges, tables } = this.#problem;
-    const messages = this.#messages;
-    const id = edges.table[e];
-    const { columns, costs } = tables[id];
-    const x = messages.classed(first, edges.firstMap[e], domains[edges.first[e]]);
-    const y = messages.classed(second, edges.secondMap[e], domains[edges.second[e]]);
-    const key = (id * MOST_NAMES + x) * MOST_NAMES + y;
-    let least = this.#known.get(key);
-    if (least === undefined) {
-      if (!Number.isSafeInteger(key)) throw new Refused('too many tables');
-      least = leastRest(costs, columns, messages.byClass[x], messages.byClass[y]);
-      this.#known.set(key, least);
-    }
-    return least;
-  }
-
-  /** The same for several edges of two variables, taken as one in the orientation of the first. */
-  ofAll(group: readonly number[], first: number, second: number): number {
-    const { domains, edges } = this.#problem;
-    const [lead] = group;
-    const key = [first, second, ...group.flatMap((e) => this.#content(e, edges.first[e] !== edges.first[lead]))].join();
-    let least = this.#groups.get(key);
-    if (least === undefined) {
-      const x = this.#messages.vector(first, domains[edges.first[lead]]);
-      const y = this.#messages.vector(second, domains[edges.second[lead]]);
-      least = Infinity;
-      for (let a = 0; a < x.length; a++) {
-        for (let b = 0; b < y.length; b++) {
-          let rest = -x[a] - y[b];
-          for (const e of group)
-            rest += edges.first[e] === edges.first[lead] ? this.#cell(e, a, b) : this.#cell(e, b, a);
-          if (rest < least) least = rest;
-          if (rest !== Infinity) exactSum(Math.abs(rest));
-        }
-      }
-      this.#groups.set(key, least);
-    }
-    return least;
-  }
-
-  #content(e: number, swapped: boolean): number[] {
-    const { table, firstMap, secondMap } = this.#problem.edges;
-    return [table[e], firstMap[e], secondMap[e], swapped ? 1 : 0];
-  }
-
-  #cell(e: number, a: number, b: number): number {
-    const { edges, tables, maps } = this.#problem;
-    const { columns, costs } = tables[edges.table[e]];
-    const row = edges.firstMap[e] < 0 ? a : maps[edges.firstMap[e]][a];
-    const column = edges.secondMap[e] < 0 ? b : maps[edges.secondMap[e]][b];
-    return costs[row * columns + column];
-  }
-}
-
-/** The edges of each pair of variables. */
-class Parallel {
-  readonly #after: (number[] | undefined)[];
-
-  constructor(problem: Problem) {
-    const { first, second } = problem.edges;
-    const n = problem.domains.length;
-    const leaders = new Map<number, number>();
-    this.#after = new Array<number[] | undefined>(first.length);
-    for (let e = 0; e < first.length; e++) {
-      const key = Math.min(first[e], second[e]) * n + Math.max(first[e], second[e]);
-      const leader = leaders.get(key);
-      if (leader === undefined) {
-        leaders.set(key, e);
-        this.#after[e] = NO_EDGES;
-      } else {
-        this.#after[leader] = [...(this.#after[leader] ?? []), e];
-      }
-    }
-  }
-
-  /** The later edges of the same two variables; undefined for an edge that is itself a later one. */
-  after(e: number): readonly number[] | undefined {
-    return this.#after[e];
-  }
-}
-
-const NO_EDGES: number[] = [];
-
-function leastRest(costs: Float64Array, columns: number, x: Float64Array, y: Float64Array): number {
-  let least = Infinity;
-  for (let r = 0; r < x.length; r++) {
-    for (let c = 0, p = r * columns; c < y.length; c++, p++) {
-      if (costs[p] === Infinity || x[r] === -Infinity || y[c] === -Infinity) continue;
-      const rest = costs[p] - x[r] - y[c];
-      if (rest < least) least = rest;
-    }
-  }
-  if (least !== Infinity) exactSum(Math.abs(least));
-  return least;
-}
-
-/** Costs of variables with the messages they have received; equal sums in equal order are made once. */
-class Sums {
-  readonly #vectors: Float64Array[];
-  readonly #messages: Trws;
-  readonly #known = new Map<number, number>();
-  readonly #least: number[] = [];
-
-  constructor(vectors: Float64Array[], messages: Trws) {
-    this.#vectors = vectors;
-    this.#messages = messages;
-  }
-
-  /** Name of the sum with a list. */
-  plus(state: number, list: number, size: number): number {
-    const key = state * this.#messages.count + list;
-    let next = this.#known.get(key);
-    if (next === undefined) {
-      if (!Number.isSafeInteger(key)) throw new Refused('too many sums');
-      next = this.with(state, this.#messages.vector(list, size));
-      this.#known.set(key, next);
-    }
-    return next;
-  }
-
-  /** Name of the sum with a vector. */
-  with(state: number, more: Float64Array): number {
-    const costs = this.#vectors[state];
-    const sum = new Float64Array(costs.length);
-    let most = 0;
-    for (let a = 0; a < sum.length; a++) {
-      sum[a] = costs[a] + more[a];
-      if (sum[a] !== Infinity && Math.abs(sum[a]) > most) most = Math.abs(sum[a]);
-    }
-    exactSum(most);
-    return this.#vectors.push(sum) - 1;
-  }
-
-  least(state: number): number {
-    let least: number | undefined = this.#least[state];
-    if (least === undefined) {
-      least = this.#vectors[state].reduce((a, b) => Math.min(a, b), Infinity);
-      this.#least[state] = least;
-    }
-    return least;
-  }
-}
-
-/** Costs that an edge from a variable to itself gives its values. */
-function diagonal(problem: Problem, e: number): Float64Array {
-  const { domains, edges, tables, maps } = problem;
-  const { columns, costs } = tables[edges.table[e]];
-  const at = (map: number, a: number): number => (map < 0 ? a : maps[map][a]);
-  return Float64Array.from(
-    { length: domains[edges.first[e]] },
-    (_, a) => costs[at(edges.firstMap[e], a) * columns + at(edges.secondMap[e], a)],
+/** Costs of all values of a variable with the prices of its amounts, in units of 2^-40; undefined where they are infinite. */
+export function pricedCosts(model: Model, prices: readonly bigint[], i: number): (bigint | undefined)[] {
+  const { vectors } = model.store;
+  const amounts = model.rows.flatMap((row, r) =>
+    row.amounts[i] < 0 || prices[r] === 0n ? [] : [{ price: prices[r], list: vectors[row.amounts[i]] }],
   );
+  return Array.from(vectors[model.unary[i]], (cost, a) => {
+    if (cost === Infinity) return undefined;
+    let sum = BigInt(cost) << PRICE_SCALE;
+    for (const { price, list } of amounts) sum += price * BigInt(list[a]);
+    return sum;
+  });
+}
+
+/** Sum of all minima, rounded up because costs are integers; undefined when a variable or an edge has none. */
+export function boundByMessages(model: Model, dual: Dual): bigint | undefined {
+  const { bits, prices, messages } = dual;
+  const finer = PRICE_SCALE - BigInt(bits);
+  let bound = model.constant << PRICE_SCALE;
+  model.rows.forEach((row, r) => (bound -= prices[r] * row.bound));
+  const received = model.size.map((): number[] => []);
+  const rests = new Rests(model.store, bits);
+  for (let f = 0; f < model.parts.length; f++) {
+    const part = model.parts[f];
+    if (part === undefined) continue;
+    const sent = messages[f];
+    // A factor that sends nothing counts with its least cell.
+    const least = sent === undefined ? model.part(f).grid.least * 2 ** bits : rests.of(part.grid, part.maps, sent);
+    if (least === Infinity) return undefined;
+    bound += BigInt(least) << finer;
+    sent?.forEach((vector, side) => {
+      if (vector >= 0) received[part.vars[side]].push(vector);
+    });
+  }
+  const known = new Map<number, bigint>();
+  for (let i = 0; i < model.size.length; i++) {
+    if (model.gone[i]) continue;
+    const key = nameOf(model, prices, i, received[i]);
+    let least = known.get(key);
+    if (least === undefined) {
+      least = leastOf(model, prices, i, received[i], finer);
+      if (least === undefined) return undefined;
+      known.set(key, least);
+    }
+    bound += least;
+  }
+  return -(-bound >> PRICE_SCALE);
+}
+
+/** Number of what a variable costs, uses and receives. */
+function nameOf({ store, unary, rows }: Model, prices: readonly bigint[], i: number, received: readonly number[]): number {
+  let key = store.tuple(-1, unary[i]);
+  for (const vector of received) key = store.tuple(key, vector);
+  key = store.tuple(key, -1);
+  for (let r = 0; r < rows.length; r++)
+    if (prices[r] > 0n && rows[r].amounts[i] >= 0) key = store.tuple(store.tuple(key, r), rows[r].amounts[i]);
+  return key;
+} // prettier-ignore
+
+function leastOf(model: Model, prices: readonly bigint[], i: number, received: readonly number[], finer: bigint): bigint | undefined {
+  const lists = received.map((vector) => model.store.vectors[vector]);
+  let least: bigint | undefined;
+  pricedCosts(model, prices, i).forEach((cost, a) => {
+    if (cost === undefined) return;
+    let sum = cost;
+    let part = 0;
+    for (const list of lists) {
+      part += list[a];
+      if (Math.abs(part) <= LARGEST) continue;
+      sum += BigInt(part) << finer;
+      part = 0;
+    }
+    sum += BigInt(part) << finer;
+    if (least === undefined || sum < least) least = sum;
+  });
+  return least;
+} // prettier-ignore
+
+/** Least cells of tables that messages have left, in units of 2^-bits, by content. */
+class Rests {
+  readonly #store: Store;
+  readonly #scale: number;
+  readonly #most = new PairMemo<Float64Array>();
+  readonly #known = new PairMemo<number>();
+
+  constructor(store: Store, bits: number) {
+    this.#store = store;
+    this.#scale = 2 ** bits;
+  }
+
+  of(grid: Grid, maps: readonly number[], sent: readonly number[]): number {
+    const store = this.#store;
+    const ends = maps.map((map, side) => store.tuple(store.tuple(-1, map), sent[side]));
+    return this.#known.get(grid.id, store.tuple(store.tuple(-1, ends[0]), ends[1]), () => {
+      const [x, y] = maps.map((map, side) => this.#most.get(map, sent[side], () => this.#byClass(map, sent[side])));
+      return this.#least(grid, x, y);
+    });
+  }
+
+  /** The largest message of each class; -Infinity for classes without a value. */
+  #byClass(map: number, sent: number): Float64Array {
+    const { maps, classes, vectors } = this.#store;
+    const most = new Float64Array(classes[map]).fill(-Infinity);
+    maps[map].forEach((c, a) => {
+      const x = sent < 0 ? 0 : vectors[sent][a];
+      if (c >= 0 && x > most[c]) most[c] = x;
+    });
+    return most;
+  }
+
+  #least({ cells, dims, most }: Grid, x: Float64Array, y: Float64Array): number {
+    if (most * this.#scale > LARGEST) throw new Refused(`a cost of ${most} is too large for the scale of messages`);
+    let least = Infinity;
+    for (let r = 0; r < x.length; r++) {
+      if (x[r] === -Infinity) continue;
+      for (let c = 0, p = r * dims[1]; c < y.length; c++, p++) {
+        if (cells[p] === Infinity || y[c] === -Infinity) continue;
+        const rest = cells[p] * this.#scale - x[r] - y[c];
+        if (rest < least) least = rest;
+      }
+    }
+    return least;
+  }
 }

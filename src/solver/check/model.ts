@@ -21,6 +21,14 @@ export interface Elimination {
   readonly shrunk: Shrunk | undefined;
 }
 
+/** Prices of all rows, and by factor what leaves it for the values of its first and second variable (vector ids or -1). */
+export interface Dual {
+  /** Messages are in units of 2^-bits. */
+  readonly bits: number;
+  readonly prices: readonly bigint[];
+  readonly messages: (readonly number[] | undefined)[];
+}
+
 /** What the verdicts of one replay are remembered by. */
 export class Memos {
   readonly shrunk = new PairMemo<Shrunk>();
@@ -69,6 +77,10 @@ export class Model {
   whole = false;
   /** No choice is left. */
   empty = false;
+  /** Prices and messages that bound what is left; undefined: none but zeros. */
+  dual: Dual | undefined;
+  /** Variables that have changed since values without support were deleted; undefined: all of them. */
+  changed: Set<number> | undefined;
 
   constructor(store: Store, memos: Memos) {
     this.store = store;
@@ -90,6 +102,8 @@ export class Model {
     copy.cut = this.cut;
     copy.whole = this.whole;
     copy.empty = this.empty;
+    copy.dual = this.dual && { ...this.dual, messages: this.dual.messages.slice() };
+    copy.changed = this.changed && new Set(this.changed);
     return copy;
   }
 
@@ -120,6 +134,7 @@ export class Model {
       return store.vector(out);
     });
     this.unary[i] = store.sum(this.unary[i], diagonal);
+    this.changed?.add(i);
   }
 
   /** @throws Refused when the variable is not there */
@@ -184,7 +199,11 @@ export class Model {
       if (part === undefined) continue;
       const maps = part.maps.map((m, k) => (part.vars[k] === i ? store.compose(m, keep) : m));
       this.parts[f] = { vars: part.vars, maps, grid: part.grid, tidy: false };
+      const messages = this.dual?.messages[f];
+      if (this.dual === undefined || messages === undefined) continue;
+      this.dual.messages[f] = messages.map((m, k) => (m < 0 || part.vars[k] !== i ? m : store.gatherOrZero(m, keep)));
     }
+    this.changed?.add(i);
     if (this.size[i] === 0) this.empty = true;
   }
 
@@ -261,6 +280,7 @@ export class Model {
   /** Gives everything at j to i, whose positions choose those of j by the map. The unaries are the caller's. */
   move(j: number, i: number, map: number): void {
     const { store } = this;
+    this.changed?.add(i);
     for (const g of this.incident[j].slice()) {
       const part = this.parts[g];
       if (part === undefined) continue;
@@ -335,6 +355,7 @@ export class Model {
       return shrink(store, [ar.length, ac.length], cells, [rows, columns]);
     });
     this.remove(g);
+    this.changed?.add(a.vars[0]);
     this.parts[f] = { vars: a.vars, maps: sum.maps, grid: sum.grid, tidy: true };
   }
 

@@ -5,24 +5,22 @@
 import { eliminate } from './eliminate.ts';
 import { fuse, price, prune, shift } from './steps.ts';
 import { STEP } from './certificate-format.ts';
-import { boundByMessages } from './messages.ts';
+import { boundByMessages, checkBits, messagesOf, pricesOf } from './messages.ts';
 import { Memos, Model } from './model.ts';
 import { leastUnderRows } from './pareto.ts';
 import { type Grid, Refused, Store } from './store.ts';
-import type { StepCertificate, CertificateRow, Problem } from '../types.ts';
+import { support } from './support.ts';
+import { sweep } from './sweeps.ts';
+import type { Certificate, CertificateRow, Problem } from '../types.ts';
+
+/** What a certificate says, whatever problem it is meant for. */
+type Proof = Pick<Certificate, 'rows' | 'steps' | 'lists'>;
 
 /**
  * The lower bound that the certificate proves for the problem, or undefined when it proves that there is no choice at all.
  * Throws `Refused` when a step does not hold.
  */
-export function replay(problem: Problem, certificate: StepCertificate): bigint | undefined {
-  const { steps, lists } = certificate;
-  if (steps[0] === STEP.messages) {
-    const [, first, second] = steps;
-    if (steps.length !== 3 || lists[first] === undefined || lists[second] === undefined)
-      throw new Refused('a proof by messages is one step with two lists');
-    return boundByMessages(problem, lists, lists[first], lists[second]);
-  }
+export function replay(problem: Problem, certificate: Proof): bigint | undefined {
   const model = modelOf(problem, certificate.rows);
   const reader = new Reader(certificate);
   const bound = run(model, reader);
@@ -37,7 +35,7 @@ class Reader {
   readonly #vectors = new Map<number, number>();
   #at = 0;
 
-  constructor(certificate: StepCertificate) {
+  constructor(certificate: Proof) {
     this.#steps = certificate.steps;
     this.#lists = certificate.lists;
   }
@@ -64,8 +62,13 @@ class Reader {
 
   /** A list of costs as a vector of the store. */
   vector(store: Store): number {
-    const id = this.#steps[this.#at];
-    const list = this.list();
+    return this.vectorOf(this.integer(), store);
+  }
+
+  /** List `id` as a vector of the store. */
+  vectorOf(id: number, store: Store): number {
+    const list = this.#lists[id];
+    if (list === undefined) throw new Refused(`there is no list ${id}`);
     let made = this.#vectors.get(id);
     if (made === undefined) {
       made = store.vector(Float64Array.from(list));
@@ -96,6 +99,7 @@ function run(model: Model, reader: Reader): bigint | undefined {
       skip(reader, code);
       continue;
     }
+    if (model.dual !== undefined && !KEEPS_MESSAGES.has(code)) throw new Refused(`step ${code} follows messages`);
     switch (code) {
       case STEP.merge:
         model.merge(reader.integer(), reader.integer(), reader.integer());
@@ -132,6 +136,20 @@ function run(model: Model, reader: Reader): bigint | undefined {
       case STEP.price:
         price(model, reader.list());
         break;
+      case STEP.support:
+        support(model);
+        break;
+      case STEP.messages: {
+        const { bits, prices } = scaled(model, reader);
+        const messages = messagesOf(model, reader.list(), (list) => reader.vectorOf(list, model.store));
+        model.dual = { bits, prices, messages };
+        break;
+      }
+      case STEP.sweep: {
+        const { bits, prices } = scaled(model, reader);
+        model.dual = sweep(model, bits, prices, reader.integer());
+        break;
+      }
       case STEP.pareto:
         return capped(model, leastUnderRows(model));
       case STEP.branch:
@@ -140,7 +158,17 @@ function run(model: Model, reader: Reader): bigint | undefined {
         throw new Refused(`unknown step ${code}`);
     }
   }
-  return capped(model, model.bound());
+  return capped(model, model.dual === undefined ? model.bound() : boundByMessages(model, model.dual));
+}
+
+/** Steps that leave the factors as they are, so that messages stay what they were. */
+const KEEPS_MESSAGES: ReadonlySet<number> = new Set([STEP.messages, STEP.sweep, STEP.support, STEP.branch]);
+
+/** What `messages` and `sweep` begin with. */
+function scaled(model: Model, reader: Reader): { readonly bits: number; readonly prices: readonly bigint[] } {
+  const bits = reader.integer();
+  checkBits(bits);
+  return { bits, prices: pricesOf(model, reader.list()) };
 }
 
 /** What was deleted as too expensive still costs more than the limit. */
@@ -184,7 +212,7 @@ function skip(reader: Reader, code: number): void {
   throw new Refused('a branch where nothing is left');
 }
 
-const ARGUMENT_COUNTS = [0, 3, 2, 1, 2, 1, 5, 1, 3, 1, 0, 2, 1, 0, 0];
+const ARGUMENT_COUNTS = [0, 3, 2, 1, 2, 1, 5, 1, 3, 1, 0, 2, 1, 0, 0, 3, 3, 0];
 
 function clean(costs: Float64Array): Float64Array {
   return costs.map((c) => c + 0);
@@ -216,17 +244,23 @@ function modelOf(problem: Problem, rows: readonly CertificateRow[]): Model {
     }
   }
   model.constant = BigInt(problem.constant ?? 0);
+  const usage = new Map<Float64Array, number>();
   for (const source of rows) {
     const { bound, entries } = rowOf(problem, source);
     const amounts = Array.from(domains, () => -1);
     for (const [v, list] of entries) {
-      if (!list.every((u) => u >= 0)) throw new Refused('a row holds a negative amount');
-      const id = store.vector(list.slice());
+      const id = usage.get(list) ?? amountsOf(store, list);
+      usage.set(list, id);
       amounts[v] = amounts[v] < 0 ? id : store.sum(amounts[v], id);
     }
     model.rows.push({ bound: BigInt(Math.floor(bound)), amounts });
   }
   return model;
+}
+
+function amountsOf(store: Store, list: Float64Array): number {
+  if (!list.every((u) => u >= 0)) throw new Refused('a row holds a negative amount');
+  return store.vector(list.slice());
 }
 
 function rowOf(

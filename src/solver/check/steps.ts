@@ -3,6 +3,7 @@
  * two variables into one. As in `model.ts`, none can lower what a choice costs.
  */
 import { PRICE_SCALE } from './certificate-format.ts';
+import { pricesOf } from './messages.ts';
 import type { Model } from './model.ts';
 import { level, Refused } from './store.ts';
 import { byClass, LevelledGrid, LoweredGrid } from './tables.ts';
@@ -120,10 +121,9 @@ export function fuse(model: Model, f: number, u: number, v: number): void {
 /** Prices the rows: what a choice that keeps them pays never exceeds its cost. */
 export function price(model: Model, prices: readonly number[]): void {
   const { store } = model;
-  if (prices.length !== model.rows.length) throw new Refused(`${prices.length} prices for ${model.rows.length} rows`);
+  const exact = pricesOf(model, prices);
   model.rows.forEach((row, r) => {
-    if (!Number.isInteger(prices[r]) || prices[r] < 0) throw new Refused(`a row has the price ${prices[r]}`);
-    const price = BigInt(prices[r]);
+    const price = exact[r];
     if (price === 0n) return;
     const known = new Map<number, number>();
     for (let i = 0; i < model.size.length; i++) {

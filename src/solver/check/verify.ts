@@ -3,11 +3,10 @@
  * In: a problem, a choice, a certificate. Out: violations and cost of the choice; the bound that the certificate proves.
  * Sums are BigInt; tables of the replay are Float64 integers, and every one is checked to stay exact.
  */
-import { dualBound } from './dual/dual.ts';
 import { hashProblem } from './hash.ts';
 import { replay } from './replay.ts';
 import { Refused } from './store.ts';
-import type { Certificate, Problem, StepCertificate } from '../types.ts';
+import type { Certificate, Problem } from '../types.ts';
 
 export { hashProblem } from './hash.ts';
 
@@ -141,7 +140,9 @@ export function verifyHashed(
   const refuse = (reason: string): Verdict => ({ accepted: false, reason, bound: -NO_CHOICE });
   const { certificate, choice, objective } = solution;
   if (certificate === undefined) return refuse('there is no certificate');
-  if (certificate.version !== 1) return refuse(`version ${String(certificate.version)} is unknown`);
+  const version: number = certificate.version;
+  if (version === 1) return refuse('it has format 1, which is not read any more: solve again');
+  if (version !== 2) return refuse(`version ${version} is unknown`);
   if (objective !== Infinity) {
     const { violations, cost } = evaluate(problem, choice);
     if (violations.length > 0) return refuse(`the choice breaks the problem: ${violations[0].code}`);
@@ -149,7 +150,7 @@ export function verifyHashed(
   }
   if (certificate.problem !== hash) return refuse(`it is about problem ${certificate.problem}, not ${hash}`);
   try {
-    const bound = 'kind' in certificate ? dualBound(problem, certificate) : replayedBound(problem, certificate);
+    const bound = replayedBound(problem, certificate);
     if (objective !== Infinity && bound > BigInt(objective)) {
       return refuse(`internal: it proves ${bound}, more than a choice costs`);
     }
@@ -161,7 +162,7 @@ export function verifyHashed(
 }
 
 /** What the steps prove, which every choice's cost being a multiple of the divisor of all costs raises to the next one. */
-function replayedBound(problem: Problem, certificate: StepCertificate): bigint {
+function replayedBound(problem: Problem, certificate: Certificate): bigint {
   const least = replay(problem, certificate);
   return least === undefined ? NO_CHOICE : nextMultiple(least, commonDivisor(problem));
 }

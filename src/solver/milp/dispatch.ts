@@ -3,7 +3,7 @@
  * so a library's answer is `optimal` only when our engine has closed the same gap.
  */
 import { gapOf, isLeast, openGap, leastTotal } from '../problem/cost.ts';
-import { STEP_ABOUT, type Problem, type ProvenSolution, type SolveOptions } from '../types.ts';
+import { STEP_ABOUT, type Problem, type Solution, type SolveOptions } from '../types.ts';
 import { HIGHS } from './highs.ts';
 import { JSLP, secondOpinion } from './jslp.ts';
 import { leastUseChoice } from './least-use.ts';
@@ -27,8 +27,8 @@ export async function solveWithLibrary(
   engine: 'highs' | 'javascript-lp-solver',
   problem: Problem,
   options: SolveOptions,
-  own: (problem: Problem, options: SolveOptions) => ProvenSolution,
-): Promise<ProvenSolution> {
+  own: (problem: Problem, options: SolveOptions) => Solution,
+): Promise<Solution> {
   const began = performance.now();
   const elapsed = (): number => (performance.now() - began) / 1000;
   const backend = BACKENDS[engine];
@@ -98,11 +98,7 @@ export async function solveWithLibrary(
 }
 
 /** Adds javascript-lp-solver's second opinion to a proven solution of a small problem without a binding row. */
-export async function withSecondOpinion(
-  problem: Problem,
-  ours: ProvenSolution,
-  signal?: AbortSignal,
-): Promise<ProvenSolution> {
+export async function withSecondOpinion(problem: Problem, ours: Solution, signal?: AbortSignal): Promise<Solution> {
   if (ours.status === 'feasible') return ours;
   const opinion = await secondOpinion(problem, ours, signal);
   if (opinion === undefined) return ours;
@@ -115,10 +111,10 @@ export async function withSecondOpinion(
 /** Our proof was wrong: the cheaper checked choice is returned, and nothing but the trivial bound is claimed. */
 function refuted(
   problem: Problem,
-  ours: ProvenSolution,
+  ours: Solution,
   better: { readonly choice: Int32Array; readonly objective: number },
-  rest: Pick<ProvenSolution, 'statistics' | 'seconds' | 'solver'> & { readonly evidence: readonly string[] },
-): ProvenSolution {
+  rest: Pick<Solution, 'statistics' | 'seconds' | 'solver'> & { readonly evidence: readonly string[] },
+): Solution {
   const bound = leastTotal(problem);
   return { ...better, ...rest, status: 'feasible', bound, gap: gapOf(better.objective, bound), ties: ours.ties };
 }

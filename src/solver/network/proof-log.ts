@@ -8,7 +8,7 @@
  */
 import { ARGUMENTS, STEP } from '../check/certificate-format.ts';
 import type { Pool } from '../store/pool.ts';
-import type { StepCertificate, CertificateRow } from '../types.ts';
+import type { Certificate, CertificateRow } from '../types.ts';
 
 export { STEP };
 
@@ -77,7 +77,7 @@ export class Log {
 }
 
 /** The log as plain data. `problem` is the hash of the problem, `rows` the source of each row of the network. */
-export function certificateOf(log: Log, pool: Pool, problem: string, rows: readonly CertificateRow[]): StepCertificate {
+export function certificateOf(log: Log, pool: Pool, problem: string, rows: readonly CertificateRow[]): Certificate {
   const raw = log.steps();
   const steps: number[] = new Array<number>(raw.length);
   const lists: number[][] = [];
@@ -102,7 +102,7 @@ export function certificateOf(log: Log, pool: Pool, problem: string, rows: reado
       steps[at] = kind === 'm' || kind === 'v' ? listOf(kind, raw[at]) : raw[at];
     }
   }
-  return { version: 1, problem, rows, steps, lists };
+  return { version: 2, problem, rows, steps, lists };
 }
 
 function plain(vector: Float64Array): number[] {

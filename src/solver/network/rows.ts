@@ -5,10 +5,11 @@
  * priced bound is rounded up, so every choice that keeps the row pays at most its true cost: the bound stays valid.
  */
 import type { Network, NetworkRow } from './network.ts';
+import { PRICE_SCALE } from '../check/certificate-format.ts';
 import { STEP } from './proof-log.ts';
 import type { CertificateRow, LinearRow, Problem } from '../types.ts';
 
-/** Denominator of prices: 2^20 (the certificate's largest scale). */
+/** Denominator of prices: 2^20. Those of certificates are finer. */
 export const PRICE_BITS = 20n;
 
 /** floor(price * amount / 2^20), exact. */
@@ -24,7 +25,7 @@ function priceOfBound(price: bigint, bound: number): number {
 /** Adds the prices of the rows to a network in place; the rows themselves stay. */
 export function addPrices(net: Network, prices: readonly bigint[]): void {
   const { pool } = net;
-  net.log.push(STEP.price, pool.vector(Float64Array.from(prices, Number)));
+  net.log.push(STEP.price, pool.vector(Float64Array.from(prices, (p) => Number(p << (PRICE_SCALE - PRICE_BITS)))));
   net.rows.forEach((row, r) => {
     const price = prices[r];
     if (price === 0n) return;

@@ -8,13 +8,13 @@ import { hashProblem, verifyHashed, NO_CHOICE } from '../check/verify.ts';
 import type { Pool } from '../store/pool.ts';
 import { certificateOf, type Log } from '../network/proof-log.ts';
 import type { PlainRow } from '../network/rows.ts';
-import type { StepCertificate, CertificateRow, Problem } from '../types.ts';
+import type { Certificate, CertificateRow, Problem } from '../types.ts';
 
 /** What the checker accepted. */
 interface Proven {
   /** Lower bound on every choice; Infinity when there is none. */
   readonly bound: number;
-  readonly certificate: StepCertificate;
+  readonly certificate: Certificate;
   /** Why the proof of the search was not accepted; absent when it was. */
   readonly refused?: string;
 }
@@ -40,7 +40,7 @@ export function prove(
   complete: boolean,
 ): Proven {
   const hash = hashProblem(problem);
-  const attempts: (() => StepCertificate | undefined)[] = [
+  const attempts: (() => Certificate | undefined)[] = [
     () =>
       uncertified && certificateOf(uncertified.log, pool, hash, uncertified.rows ? rows.map((row) => row.source) : []),
     () =>
@@ -49,10 +49,10 @@ export function prove(
         hash,
         rows.map((row) => row.source),
       ),
-    () => ({ version: 1, problem: hash, rows: [], steps: [], lists: [] }),
+    () => ({ version: 2, problem: hash, rows: [], steps: [], lists: [] }),
   ];
   let refused: string | undefined;
-  let best: { readonly bound: number; readonly certificate: StepCertificate } | undefined;
+  let best: { readonly bound: number; readonly certificate: Certificate } | undefined;
   for (const attempt of attempts) {
     const certificate = attempt();
     if (certificate === undefined) continue;
@@ -80,10 +80,10 @@ export function eliminationCertificate(
   problem: Problem,
   hash: string,
   rows: readonly CertificateRow[],
-): StepCertificate | undefined {
+): Certificate | undefined {
   const n = problem.domains.length;
   if (n > PLAIN_VARIABLES) return undefined;
-  if (rows.length > 0) return { version: 1, problem: hash, rows, steps: [STEP.pareto], lists: [] };
+  if (rows.length > 0) return { version: 2, problem: hash, rows, steps: [STEP.pareto], lists: [] };
   const near = Array.from({ length: n }, () => new Set<number>());
   for (let e = 0; e < problem.edges.first.length; e++) {
     const i = problem.edges.first[e];
@@ -104,5 +104,5 @@ export function eliminationCertificate(
       for (const b of near[chosen]) if (a !== b) near[a].add(b);
     }
   }
-  return { version: 1, problem: hash, rows: [], steps, lists: [] };
+  return { version: 2, problem: hash, rows: [], steps, lists: [] };
 }

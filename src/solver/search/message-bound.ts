@@ -3,13 +3,13 @@
  * the messages, and the choice that they point at. Some sweeps say nearly as much as the search for the optimum, and take a part
  * of its time.
  */
-import { boundByMessages } from '../check/messages.ts';
+import { replay } from '../check/replay.ts';
 import { Refused } from '../check/store.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
 import { Trws } from '../dual/trws.ts';
 import type { Problem } from '../types.ts';
 import { ELIMINATION } from './limits.ts';
-import { messageLists } from './message-lists.ts';
+import { messageProof } from './message-lists.ts';
 import { PreparedProblem } from './prepared.ts';
 import { makeWorkspace } from './workspace.ts';
 
@@ -51,9 +51,9 @@ export function messageBound(problem: Problem, { minGain, sweeps, stopped }: Mes
   }
   const at = messages.decode();
   const short = evaluatePositions(work, at) < Infinity ? work.complete(at) : undefined;
-  const { lists, first, second } = messageLists(prepared, work, messages, workspace);
+  const proof = messageProof(prepared, work, messages, workspace);
   try {
-    const bound = boundByMessages(problem, lists, first, second);
+    const bound = replay(problem, { rows: [], ...proof });
     if (bound === undefined) return undefined;
     return { bound: Number(bound), choice: short && (fold?.variable.map((v) => short[v]) ?? short) };
   } catch (error) {

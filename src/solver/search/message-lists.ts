@@ -1,12 +1,14 @@
 /**
  * Messages of a network that was shortened and reduced, as lists for every edge of the problem. In: a prepared problem, its short or
- * whole network after series eliminations, messages on it. Out: what the checker reads: for each edge the cost that leaves it for its
- * two variables.
+ * whole network after series eliminations, messages on it. Out: the steps of a proof that the checker reads: parallel edges are
+ * added, then for each edge the cost that leaves it for its two variables.
  */
+import { STEP } from '../check/certificate-format.ts';
 import type { Fold } from '../fold/fold.ts';
 import { liftShifts, type Shifts, shiftsOf } from '../dual/lift.ts';
 import { Trws } from '../dual/trws.ts';
 import type { Network } from '../network/network.ts';
+import type { Certificate, Problem } from '../types.ts';
 import type { PreparedProblem } from './prepared.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -14,19 +16,12 @@ import type { Workspace } from './workspace.ts';
 const MARGIN = 3;
 const SPREAD_SWEEPS = 2;
 
-/** Lists of costs by value; for each edge of a problem the list of its first and second variable, -1: none. */
-export interface MessageLists {
-  readonly lists: readonly (readonly number[])[];
-  readonly first: readonly number[];
-  readonly second: readonly number[];
-}
-
 /**
- * The messages of all edges as lists that equal edges share.
+ * A proof without rows by the messages of all edges, in lists that equal edges share.
  *
  * @param work the short network of the problem, else its whole one, after series eliminations that it has recorded
  */
-export function messageLists(prepared: PreparedProblem, work: Network, messages: Trws, workspace: Workspace): MessageLists {
+export function messageProof(prepared: PreparedProblem, work: Network, messages: Trws, workspace: Workspace): Pick<Certificate, 'steps' | 'lists'> {
   const { net, fold, problem } = prepared;
   const { pool } = net;
   const lifted = liftShifts(pool, work.series ?? [], shiftsOf(work, messages));
@@ -43,22 +38,36 @@ export function messageLists(prepared: PreparedProblem, work: Network, messages:
     return list;
   };
   const own = shifts.map((pair) => pair && ([name(pair[0]), name(pair[1])] as const));
-  const edges = problem.edges.first.length;
-  const first = new Array<number>(edges).fill(-1);
-  const second = new Array<number>(edges).fill(-1);
+  const steps = addParallel(problem);
+  const triples: number[] = [];
   // Equal edges of two variables are one edge of the short network, which has the messages of both: the first takes them.
   const taken = new Set<string>();
-  for (let e = 0; e < edges; e++) {
+  for (let e = 0; e < problem.edges.first.length; e++) {
     const twin = edge === undefined ? e : edge[e];
     const pair = own[twin];
     if (pair === undefined) continue;
     const ends = `${problem.edges.first[e]},${problem.edges.second[e]},${twin}`;
     if (edge !== undefined && taken.has(ends)) continue;
     taken.add(ends);
-    [first[e], second[e]] = pair;
+    triples.push(e, ...pair);
   }
-  return { lists, first, second };
+  steps.push(STEP.messages, 0, lists.push([]) - 1, lists.push(triples) - 1);
+  return { steps, lists };
 } // prettier-ignore
+
+/** Steps that add every later edge of two variables to the first one. */
+function addParallel({ edges: { first, second }, domains }: Problem): number[] {
+  const leaders = new Map<number, number>();
+  const steps: number[] = [];
+  for (let e = 0; e < first.length; e++) {
+    if (first[e] === second[e]) continue;
+    const key = Math.min(first[e], second[e]) * domains.length + Math.max(first[e], second[e]);
+    const leader = leaders.get(key);
+    if (leader === undefined) leaders.set(key, e);
+    else steps.push(STEP.add, leader, e);
+  }
+  return steps;
+}
 
 /** Shifts by edge, and the edge that each edge of the long network takes its shifts from (undefined: its own). */
 interface Spread {

@@ -8,15 +8,14 @@ import { isLeast } from '../problem/cost.ts';
 import { ascend } from '../dual/ascent.ts';
 import { ASCENT, ELIMINATION, SEARCH } from './limits.ts';
 import { Trws } from '../dual/trws.ts';
-import { STEP } from '../check/certificate-format.ts';
 import { hashProblem, verifyHashed } from '../check/verify.ts';
 import type { PreparedProblem } from './prepared.ts';
 import type { Network } from '../network/network.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
 import { makeWorkspace, type Workspace } from './workspace.ts';
 import { Search } from './branch-and-bound.ts';
-import type { StepCertificate } from '../types.ts';
-import { messageLists } from './message-lists.ts';
+import type { Certificate } from '../types.ts';
+import { messageProof } from './message-lists.ts';
 
 /** With larger tables (three mesh dims and more) the reductions that the search makes first are worth their time. */
 const MOST_CELLS = 6_000_000;
@@ -31,7 +30,7 @@ interface Relaxed {
   /** Nothing is cheaper without rows, but it breaks one. */
   readonly breaksRows?: boolean;
   /** Present when the checker found that no choice costs less, but for what is tolerated. */
-  readonly proven?: { readonly certificate: StepCertificate; readonly bound: number };
+  readonly proven?: { readonly certificate: Certificate; readonly bound: number };
 }
 
 /** Undefined when no choice was found on the way. */
@@ -66,15 +65,8 @@ export function solveTightRelaxation(
   const objective = evaluate(choice);
   if (objective === Infinity) return { choice, tight: false, folded, breaksRows: true };
   if (!certify) return { choice, tight: true, folded };
-  const { lists, first, second } = messageLists(prepared, work, messages, workspace);
-  const steps = [STEP.messages, lists.length, lists.length + 1];
-  const certificate: StepCertificate = {
-    version: 1,
-    problem: hashProblem(problem),
-    rows: [],
-    steps,
-    lists: [...lists, first, second],
-  };
+  const proof = messageProof(prepared, work, messages, workspace);
+  const certificate: Certificate = { version: 2, problem: hashProblem(problem), rows: [], ...proof };
   const verdict = verifyHashed(problem, certificate.problem, { choice, objective, certificate });
   const proven = verdict.accepted && isLeast(problem, objective, Number(verdict.bound));
   return { choice, tight: true, folded, ...(proven ? { proven: { certificate, bound: Number(verdict.bound) } } : {}) };

@@ -6,8 +6,10 @@ import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import { dualCertificate } from '../../../src/solver/anytime/finish/dual-certificate.ts';
 import { search, type Findings } from '../../../src/solver/anytime/run/rounds.ts';
 import { solve } from '../../../src/solver/solve.ts';
+import { STEP } from '../../../src/solver/check/certificate-format.ts';
 import { evaluate, type Verdict, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import type { Certificate, Problem } from '../../../src/solver/types.ts';
+import { stepsOf, withList } from '../certificate-support.ts';
 import { build, enumerate, exhaust, randomProblem, ring, mulberry32, so28, type PlainProblem } from '../support.ts';
 
 /** Optimum and choice of the table of SO-28, by seed. */
@@ -87,22 +89,22 @@ describe('bounds by prices and messages', () => {
     const good = dualCertificate(problem, reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
     const honest = proves(problem, good);
     expect(honest.accepted).toBe(true);
-    expect(good.prices.length).toBeGreaterThan(0);
-    expect(good.messages.length).toBeGreaterThan(0);
-    const flipped = proves(problem, { ...good, prices: good.prices.map((p) => ({ ...p, price: `-${p.price}` })) });
+    const [[, , prices, triples]] = stepsOf(good).filter(([code]) => code === STEP.messages);
+    expect(good.lists[prices].length).toBeGreaterThan(0);
+    expect(good.lists[triples].length).toBeGreaterThan(0);
+    const flipped = proves(problem, withList(good, prices, (list) => list.map((p) => -p)));
     expect(flipped.accepted).toBe(false);
-    const [message, ...others] = good.messages;
-    const shifted = proves(problem, {
-      ...good,
-      messages: [{ ...message, toFirst: message.toFirst.map((m, a) => (a === 0 ? m + 1e9 : m)) }, ...others],
-    });
+    const message = good.lists[triples].slice(0, 3);
+    const list = Math.max(message[1], message[2]);
+    const shifted = proves(problem, withList(good, list, (of) => of.map((m, a) => (a === 0 ? m - 1e9 : m))));
     expect(shifted.accepted && shifted.bound >= honest.bound).toBe(false);
-    const scaled = proves(problem, { ...good, prices: good.prices.map((p) => ({ ...p, price: `${p.price}000` })) });
-    expect(scaled.bound).toBeLessThanOrEqual(837n);
+    const scaled = proves(problem, withList(good, prices, (of) => of.map((p) => 1000 * p)));
+    expect([scaled.accepted, scaled.bound <= 837n]).toEqual([true, true]);
     expect(proves(problem, { ...good, problem: '0123456789abcdef' }).accepted).toBe(false);
-    expect(proves(problem, { ...good, joins: [[0, 0]] }).accepted).toBe(false);
-    expect(proves(problem, { ...good, messages: [message, message] }).accepted).toBe(false);
-    expect(proves(problem, { ...good, messages: [{ ...message, toFirst: [0.5] }] }).accepted).toBe(false);
+    expect(proves(problem, { ...good, steps: [STEP.merge, 0, 1, 0, ...good.steps] }).accepted).toBe(false);
+    expect(proves(problem, withList(good, triples, () => [...message, ...message])).accepted).toBe(false);
+    expect(proves(problem, withList(good, list, () => [0.5])).accepted).toBe(false);
+    expect(proves(problem, { ...good, steps: [...good.steps, STEP.eliminate, 0] }).reason).toContain('follows messages');
     expect(proves(build(so28(6)), good).accepted).toBe(false);
   }); // prettier-ignore
 

@@ -10,15 +10,10 @@ import { partsCertificate } from '../../../src/solver/anytime/proof/parts-certif
 import { boundByParts, leastBound, type Part } from '../../../src/solver/anytime/proof/parts.ts';
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import { search } from '../../../src/solver/anytime/run/rounds.ts';
+import { STEP } from '../../../src/solver/check/certificate-format.ts';
 import { type Verdict, verifyCertificate } from '../../../src/solver/check/verify.ts';
-import type {
-  Certificate,
-  DualCertificate,
-  DualPart,
-  DualSplit,
-  DualSwept,
-  Problem,
-} from '../../../src/solver/types.ts';
+import type { Certificate, Problem } from '../../../src/solver/types.ts';
+import { placesOf, stepsOf, withList, withSteps, type Step } from '../certificate-support.ts';
 import { build, enumerate, randomProblem, ring, so28 } from '../support.ts';
 
 /** What the checker says of a bound alone. */
@@ -48,7 +43,7 @@ function partsOf(problem: Problem, cost: number): Bounded | undefined {
 function divided(swept?: boolean): {
   readonly problem: Problem;
   readonly optimum: number;
-  readonly good: DualCertificate;
+  readonly good: Certificate;
 } {
   const optimum = 837;
   const problem = build(so28(5));
@@ -58,18 +53,21 @@ function divided(swept?: boolean): {
   return { problem, optimum, good };
 }
 
-/** The tree with its first leaf changed. */
-function changed(part: DualPart, change: (leaf: DualPart) => unknown): DualPart {
-  if (!('variable' in part)) return change(part) as DualPart;
-  return { ...part, parts: [changed(part.parts[0], change), part.parts[1]] };
-}
+/** The certificate with some steps changed, which `of` chooses by their places. */
+const changed = (certificate: Certificate, places: readonly number[], change: (step: Step) => Step): Certificate =>
+  withSteps(certificate, (step, at) => (places.includes(at) ? change(step) : step));
 
-/** The tree with all of its swept leaves changed. */
-function everywhere(part: DualPart, change: (leaf: DualSwept) => DualSwept): DualPart {
-  if ('sweeps' in part) return change(part);
-  if (!('variable' in part)) return part;
-  return { ...part, parts: [everywhere(part.parts[0], change), everywhere(part.parts[1], change)] };
-}
+/** Steps before the first branch, and the lists that they name. */
+function rootOf(certificate: Certificate): Certificate {
+  const steps = stepsOf(certificate);
+  const [branch] = placesOf(certificate, 'branch');
+  const [root] = placesOf(certificate, 'messages');
+  return { ...certificate, steps: steps.slice(0, branch).flat(), lists: certificate.lists.slice(0, steps[root][3] + 1) };
+} // prettier-ignore
+
+/** Bytes of all parts. */
+const treeSize = (certificate: Certificate): number =>
+  JSON.stringify(certificate).length - JSON.stringify(rootOf(certificate)).length;
 
 describe('bounds by parts', () => {
   it('are no higher than the optimum of random problems under budgets, are certified, and mostly meet it', () => {
@@ -111,77 +109,92 @@ describe('bounds by parts', () => {
 
   it('parts with sweeps prove what parts with messages do, in fewer bytes; tampered ones are refused or prove no more', () => {
     const { problem, optimum, good } = divided();
-    const { tree } = good;
     const full = divided(false).good;
-    if (tree === undefined || full.tree === undefined) throw new Error('both have trees');
-    const leaves = (part: DualPart): DualPart[] => ('variable' in part ? part.parts.flatMap(leaves) : [part]);
-    expect(leaves(tree).filter((leaf) => 'sweeps' in leaf).length).toBeGreaterThan(0.5 * leaves(tree).length);
-    expect(leaves(full.tree).filter((leaf) => 'sweeps' in leaf)).toEqual([]);
-    expect(3 * JSON.stringify(tree).length).toBeLessThan(JSON.stringify(full.tree).length);
+    const sweeps = placesOf(good, 'sweep');
+    const [root, ...others] = placesOf(good, 'messages');
+    expect(sweeps.length).toBeGreaterThan(others.length);
+    expect(placesOf(full, 'sweep')).toEqual([]);
+    expect(3 * treeSize(good)).toBeLessThan(treeSize(full));
     expect([proves(problem, good).bound, proves(problem, full).bound]).toEqual([BigInt(optimum), BigInt(optimum)]);
-    const refused: [string, unknown][] = [
-      ['half a sweep', changed(tree, (leaf) => ({ ...leaf, sweeps: 0.5 }))],
-      ['fewer than no sweeps', changed(tree, (leaf) => ({ ...leaf, sweeps: -1 }))],
-      ['endless sweeps', changed(tree, (leaf) => ({ ...leaf, sweeps: 1e9 }))],
-      ['no number of sweeps', changed(tree, (leaf) => ({ ...leaf, sweeps: undefined }))],
-      ['messages, too', changed(tree, (leaf) => ({ ...leaf, sweeps: 1, messages: [] }))],
-      ['a scale that is none', changed(tree, (leaf) => ({ ...leaf, messageBits: -1 }))],
-      ['a negative price', changed(tree, (leaf) => ({ ...leaf, prices: [{ row: { time: 0 }, price: '-1' }] }))],
+    const first = sweeps.slice(0, 1);
+    const sweptTimes = (places: number[], n: number): Certificate =>
+      changed(good, places, ([code, bits, prices]) => [code, bits, prices, n]);
+    const prices = (places: number[]): number[] => stepsOf(good).flatMap((step, at) => (places.includes(at) ? [step[2]] : []));
+    const refused: [string, Certificate][] = [
+      ['half a sweep', sweptTimes(first, 0.5)],
+      ['fewer than no sweeps', sweptTimes(first, -1)],
+      ['endless sweeps', sweptTimes(first, 1e9)],
+      ['no number of sweeps', sweptTimes(first, NaN)],
+      ['an elimination, too', changed(good, first, (step) => [...step, STEP.eliminate, 0])],
+      ['a scale that is none', changed(good, first, ([code, , ...rest]) => [code, -1, ...rest])],
+      ['a negative price', withList(good, prices(first)[0], (list) => list.map(() => -1))],
     ];
-    for (const [what, bad] of refused)
-      expect(proves(problem, { ...good, tree: bad as DualSplit }).accepted, what).toBe(false);
+    for (const [what, bad] of refused) expect(proves(problem, bad).accepted, what).toBe(false);
     // Whatever the sweeps begin at, what they end at bounds.
-    const weaker: [string, DualCertificate][] = [
-      ['no messages to begin at', { ...good, messages: [] }],
-      ['messages in another scale', { ...good, messageBits: good.messageBits - 1 }],
-      ['no sweep', { ...good, tree: everywhere(tree, (leaf) => ({ ...leaf, sweeps: 0 })) as DualSplit }],
-      ['more sweeps', { ...good, tree: everywhere(tree, (leaf) => ({ ...leaf, sweeps: 300 })) as DualSplit }],
-      ['no prices', { ...good, tree: everywhere(tree, (leaf) => ({ ...leaf, prices: [] })) as DualSplit }],
+    const weaker: [string, Certificate][] = [
+      ['no messages to begin at', withList(good, stepsOf(good)[root][3], () => [])],
+      ['messages in another scale', changed(good, [root], ([code, bits, ...rest]) => [code, bits - 1, ...rest])],
+      ['no sweep', sweptTimes(sweeps, 0)],
+      ['more sweeps', sweptTimes(sweeps, 300)],
+      ['no prices', prices(sweeps).reduce((bad, list) => withList(bad, list, (of) => of.map(() => 0)), good)],
     ];
     for (const [what, bad] of weaker) {
       const { accepted, bound } = proves(problem, bad);
       expect([what, accepted]).toEqual([what, true]);
       expect(bound, what).toBeLessThanOrEqual(BigInt(optimum));
     }
-  });
+  }); // prettier-ignore
 
   it('tampered trees are refused, or prove no more than the optimum', () => {
     const { problem, optimum, good } = divided(false);
-    const { tree } = good;
-    if (tree === undefined) throw new Error('it has a tree');
     const honest = proves(problem, good);
     expect([honest.accepted, honest.bound]).toEqual([true, BigInt(optimum)]);
-    expect(proves(problem, { ...good, tree: undefined } as unknown as Certificate).bound).toBeLessThan(honest.bound);
-    const refused: [string, unknown][] = [
-      ['no such variable', { ...tree, variable: problem.domains.length }],
-      ['half a variable', { ...tree, variable: 0.5 }],
-      ['one side', { ...tree, parts: [tree.parts[0]] }],
-      ['three sides', { ...tree, parts: [...tree.parts, tree.parts[1]] }],
-      ['no values', { ...tree, values: undefined }],
-      ['a negative price', changed(tree, (leaf) => ({ ...leaf, prices: [{ row: { time: 0 }, price: '-1' }] }))],
-      ['a price of no row', changed(tree, (leaf) => ({ ...leaf, prices: [{ row: { row: 99 }, price: '1' }] }))],
-      ['a scale that is none', changed(tree, (leaf) => ({ ...leaf, messageBits: 31 }))],
-      ['a message of no edge', changed(tree, (leaf) => ({ ...leaf, messages: [{ first: 0, second: 0, toFirst: [], toSecond: [] }] }))],
-      ['half a message', changed(tree, (leaf) => 'messages' in leaf ? { ...leaf, messages: leaf.messages.map((m) => ({ ...m, toFirst: m.toFirst.map(() => 0.5) })) } : leaf)],
-      ['a short message', changed(tree, (leaf) => 'messages' in leaf ? { ...leaf, messages: leaf.messages.map((m) => ({ ...m, toFirst: m.toFirst.slice(1) })) } : leaf)],
-    ]; // prettier-ignore
-    for (const [what, bad] of refused)
-      expect(proves(problem, { ...good, tree: bad as DualSplit }).accepted, what).toBe(false);
+    const whole = proves(problem, rootOf(good));
+    expect([whole.accepted, whole.bound < honest.bound]).toEqual([true, true]);
+    const steps = stepsOf(good);
+    const branch = placesOf(good, 'branch').slice(0, 1);
+    const leaf = placesOf(good, 'messages').slice(1, 2);
+    const side = placesOf(good, 'part').slice(0, 1);
+    const [, , prices, triples] = steps[leaf[0]];
+    const [f, one, other] = good.lists[triples];
+    const message = Math.max(one, other);
+    const [, kept] = steps[side[0]];
+    const parts = placesOf(good, 'part').map((at) => steps[at][1]);
+    const refused: [string, Certificate][] = [
+      ['no such variable', changed(good, branch, ([code, , n]) => [code, problem.domains.length, n])],
+      ['half a variable', changed(good, branch, ([code, , n]) => [code, 0.5, n])],
+      ['one side', changed(good, branch, ([code, v]) => [code, v, 1])],
+      ['three sides', changed(good, branch, ([code, v]) => [code, v, 3])],
+      ['no values', changed(good, side, ([code]) => [code, good.lists.length])],
+      ['a side without a value of the other', withList(good, kept, (list) => list.slice(1))],
+      ['a negative price', withList(good, prices, (list) => list.map(() => -1))],
+      ['a price of no row', withList(good, prices, (list) => [...list, 1])],
+      ['a row that is not there', { ...good, rows: good.rows.with(0, { row: 99 }) }],
+      ['a scale that is none', changed(good, leaf, ([code, , ...rest]) => [code, 31, ...rest])],
+      ['a message of no edge', withList(good, triples, () => [problem.edges.first.length, one, other])],
+      ['two messages of an edge', withList(good, triples, () => [f, one, other, f, one, other])],
+      ['half a message', withList(good, message, (list) => list.map(() => 0.5))],
+      ['a short message', withList(good, message, (list) => list.slice(1))],
+    ];
+    for (const [what, bad] of refused) expect([what, proves(problem, bad).accepted]).toEqual([what, false]);
     expect(proves(problem, { ...good, problem: '0123456789abcdef' }).accepted).toBe(false);
     expect(proves(build(so28(6)), good).accepted).toBe(false);
     // Numbers that no ascent found still bound what they say they bound.
-    const weaker: [string, unknown][] = [
-      ['sides swapped', { ...tree, parts: [tree.parts[1], tree.parts[0]] }],
-      ['all values on one side', { ...tree, values: [0, 1, 2, 3, 4, 5, 6, 7] }],
-      ['no values on one side', { ...tree, values: [] }],
-      ['a leaf cut off', { ...tree, parts: [tree.parts[0], tree.parts[0]] }],
-      ['an empty leaf', changed(tree, () => ({ messageBits: 0, prices: [], messages: [] }))],
-      ['a higher price', changed(tree, (leaf) => 'prices' in leaf ? { ...leaf, prices: leaf.prices.map((p) => ({ ...p, price: `${p.price}0` })) } : leaf)],
-      ['messages in another scale', changed(tree, (leaf) => 'messageBits' in leaf ? { ...leaf, messageBits: leaf.messageBits - 1 } : leaf)],
-    ]; // prettier-ignore
-    for (const [what, bad] of weaker)
-      expect(proves(problem, { ...good, tree: bad as DualSplit }).bound, what).toBeLessThanOrEqual(BigInt(optimum));
-  });
+    const swapped = parts.find((list, k) => k > 0 && good.lists[list].length + good.lists[kept].length > 0) ?? kept;
+    const weaker: [string, Certificate][] = [
+      ['sides swapped', withList(withList(good, kept, () => good.lists[swapped]), swapped, () => good.lists[kept])],
+      ['all values on one side', withList(good, kept, () => Array.from({ length: 8 }, (_, a) => a))],
+      ['no values on one side', withList(good, kept, () => [])],
+      ['a leaf cut off', changed(good, leaf, () => [])],
+      ['an empty leaf', withList(good, triples, () => [])],
+      ['no prices', withList(good, prices, (list) => list.map(() => 0))],
+      ['a higher price', withList(good, prices, (list) => list.map((p) => 10 * p))],
+      ['messages in another scale', changed(good, leaf, ([code, bits, ...rest]) => [code, bits - 1, ...rest])],
+    ];
+    for (const [what, bad] of weaker) expect(proves(problem, bad).bound, what).toBeLessThanOrEqual(BigInt(optimum));
+    // Of these, the ones that fit are accepted.
+    for (const [what, bad] of weaker.slice(3)) expect([what, proves(problem, bad).accepted]).toEqual([what, true]);
+  }); // prettier-ignore
 
   it('are the same from a thread, and a second run goes on with the parts of the first', async () => {
     const problem = build(ring(7, 16, 3, 1.1));

@@ -3,7 +3,7 @@ import { STEP } from '../../../src/solver/check/certificate-format.ts';
 import { hashProblem, NO_CHOICE, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { eliminationCertificate } from '../../../src/solver/search/certify.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
-import type { StepCertificate, Problem, Solution } from '../../../src/solver/types.ts';
+import type { Certificate, Problem, Solution } from '../../../src/solver/types.ts';
 import { bruteForce, type Flavour, randomChoice } from '../check-support.ts';
 
 const PLAIN: Flavour = { variables: 6, values: 4, edges: 0.6, forbidden: 0.15, rows: 0 };
@@ -18,7 +18,7 @@ const FLAVOURS: readonly (readonly [string, Flavour, number])[] = [
   ['repeated layers with a row', { ...PLAIN, variables: 2, values: 3, layers: 4, edges: 1.2, rows: 1 }, 40],
 ];
 
-function solved(problem: Problem): Solution & { readonly certificate: StepCertificate } {
+function solved(problem: Problem): Solution & { readonly certificate: Certificate } {
   const solution = solveNow(problem);
   const { certificate } = solution;
   if (certificate === undefined) throw new Error('the solution has no certificate');
@@ -54,8 +54,8 @@ describe('every optimum carries an accepted certificate (SO-29, SO-36)', () => {
   it('survives JSON', () => {
     const problem = randomChoice(3, { ...PLAIN, rows: 1 });
     const solution = solved(problem);
-    const copy: StepCertificate = structuredClone(solution.certificate);
-    const read = JSON.parse(JSON.stringify(copy)) as StepCertificate;
+    const copy: Certificate = structuredClone(solution.certificate);
+    const read = JSON.parse(JSON.stringify(copy)) as Certificate;
     expect(read).toEqual(solution.certificate);
     expect(verifyCertificate(problem, { ...solution, certificate: read }).accepted).toBe(true);
   });
@@ -84,7 +84,7 @@ describe('a changed certificate never proves more than is true (SO-36)', () => {
     .map((s) => ({ ...s, solution: solved(s.problem) }));
 
   /** The verdict on a changed certificate; its bound must not exceed the optimum. */
-  const judged = (s: (typeof subjects)[number], certificate: StepCertificate): boolean => {
+  const judged = (s: (typeof subjects)[number], certificate: Certificate): boolean => {
     const verdict = verifyCertificate(s.problem, {
       choice: new Int32Array(0),
       objective: Infinity,
@@ -165,7 +165,7 @@ describe('a changed certificate never proves more than is true (SO-36)', () => {
 });
 
 /** Code, place and length of every step. */
-function codesOf(certificate: StepCertificate): [number, number, number][] {
+function codesOf(certificate: Certificate): [number, number, number][] {
   const lengths = [0, 4, 3, 2, 3, 2, 6, 2, 4, 2, 1, 3, 2, 1, 1];
   const out: [number, number, number][] = [];
   for (let at = 0; at < certificate.steps.length; at += lengths[certificate.steps[at]]) {

@@ -9,7 +9,7 @@ import { askLibrary } from '../../../src/solver/milp/library.ts';
 import { consult, TooLargeForLibrary } from '../../../src/solver/milp/verdict.ts';
 import { solve, solveNow } from '../../../src/solver/solve.ts';
 import { ProblemBuilder } from '../../../src/solver/problem/builder.ts';
-import type { ProvenSolution } from '../../../src/solver/types.ts';
+import type { Solution } from '../../../src/solver/types.ts';
 import { build, enumerate, exhaust, mulberry32, randomProblem, so28, type PlainProblem } from '../support.ts';
 
 /** Rounds costs in seconds to integer units; Infinity stays. */
@@ -191,7 +191,7 @@ describe('SO-31: adapters', () => {
 
 describe('bounds and words', () => {
   const lying =
-    (objective: number, bound: number): ((p: unknown) => ProvenSolution) =>
+    (objective: number, bound: number): ((p: unknown) => Solution) =>
     () => ({
       status: objective === bound ? 'optimal' : 'feasible',
       choice: new Int32Array(0),

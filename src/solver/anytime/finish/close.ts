@@ -13,7 +13,7 @@ import { STEP } from '../../network/proof-log.ts';
 import { installRows, type PlainRow } from '../../network/rows.ts';
 import { makeWorkspace } from '../../search/workspace.ts';
 import { Search } from '../../search/branch-and-bound.ts';
-import type { StepCertificate, CertificateRow, Problem } from '../../types.ts';
+import type { Certificate, CertificateRow, Problem } from '../../types.ts';
 import { evaluator, type Evaluated } from '../model/evaluator.ts';
 
 /** A split of a variable of the problem into the listed values and all others. */
@@ -50,7 +50,7 @@ export interface Closing {
   readonly objective: number;
   /** What the checker accepted. */
   readonly bound: number;
-  readonly certificate: StepCertificate;
+  readonly certificate: Certificate;
   readonly nodes: number;
 }
 

@@ -1,13 +1,15 @@
 /**
- * From the bound of the search to a dual certificate: prices and messages move from the reduced model to the groups of the
+ * From the bound of the search to a certificate: prices and messages move from the reduced model to the groups of the
  * whole problem, a few sweeps settle what the reduction had taken out, and everything is rounded to integers.
  */
+import { STEP } from '../../check/certificate-format.ts';
 import { hashProblem } from '../../check/hash.ts';
-import type { CertificateRow, DualCertificate, DualNumbers, DualSwept, Problem } from '../../types.ts';
-import { classesOf, withoutPresolve, type Presolved } from '../model/presolve.ts';
+import type { Certificate, CertificateRow, Problem } from '../../types.ts';
 import { Dual } from '../bound/trws.ts';
-import type { BoundReport } from '../run/member.ts';
 import type { Groups } from '../model/merge.ts';
+import { PartValues } from '../model/part-values.ts';
+import { withoutPresolve, type Presolved } from '../model/presolve.ts';
+import type { BoundReport } from '../run/member.ts';
 
 /** Sweeps on the unreduced model: at least so many, more while they gain, within a number of cells. */
 const SWEEPS = 12;
@@ -31,10 +33,11 @@ export function dualCertificate(
   problem: Problem,
   reduced: Presolved,
   report: Pick<BoundReport, 'lambda' | 'toFirst' | 'toSecond'>,
-): DualCertificate {
+): Certificate {
   const { whole, dual } = wholeBound(withoutPresolve(problem, reduced.groups), reduced, report);
-  const numbers = new DualWriter(problem, whole).numbers(dual);
-  return { version: 1, kind: 'dual', problem: hashProblem(problem), ...numbers, joins: reduced.groups.joins };
+  const writer = new ProofWriter(problem, whole);
+  writer.messages(dual, new PartValues(whole.model).all());
+  return writer.certificate();
 }
 
 /** A bound of `reduced.model` on a model that has all values of the groups; prices of rows that it lacks are left out. */
@@ -67,102 +70,137 @@ export function floorPrice(price: number): number {
   return Math.floor(price * PRICE_SCALE) / PRICE_SCALE;
 }
 
-/** Writes bounds of a model without presolve down as the integers of a certificate. */
-export class DualWriter {
+/** Writes bounds of a model without presolve down as steps, for which the variables of the problem are first made those of the model. */
+export class ProofWriter {
+  readonly #problem: Problem;
   readonly #whole: Presolved;
-  readonly #moved: SettledEdge[];
+  readonly #steps: number[];
+  readonly #lists: number[][] = [];
+  /** Prices of the model's rows for the lists that hold them; those of no row that is priced anywhere are left out. */
+  readonly #prices: { readonly list: number[]; readonly lambda: Float64Array }[] = [];
+  /** The factor of every edge of the model, and whether its first variable is the second end of that edge. */
+  readonly #factor: Int32Array;
+  readonly #swap: Uint8Array;
 
   constructor(problem: Problem, whole: Presolved) {
+    this.#problem = problem;
     this.#whole = whole;
-    this.#moved = settledEdges(problem, whole.groups);
+    const { model, groups, roots } = whole;
+    this.#steps = [STEP.support, ...mergeSteps(problem, groups)];
+    const n = problem.domains.length;
+    const { first, second } = problem.edges;
+    const factors = new Map<number, number>();
+    const added: number[] = [];
+    for (let e = 0; e < first.length; e++) {
+      const [r, s] = [groups.root[first[e]], groups.root[second[e]]];
+      if (r === s) continue;
+      const key = Math.min(r, s) * n + Math.max(r, s);
+      const factor = factors.get(key);
+      if (factor === undefined) factors.set(key, e);
+      else added.push(STEP.add, factor, e);
+    }
+    for (const x of added) this.#steps.push(x);
+    this.#steps.push(STEP.support);
+    // The model has moved the costs of edges of groups with one value into the other end, where they decide with its other costs.
+    for (const [key, f] of factors)
+      if (groups.size[Math.floor(key / n)] === 1 || groups.size[key % n] === 1) this.#steps.push(STEP.separate, f);
+    this.#factor = model.first.map((i, e) => factors.get(roots[i] * n + roots[model.second[e]]) ?? -1);
+    this.#swap = Uint8Array.from(this.#factor, (f, e) => (groups.root[first[f]] === roots[model.first[e]] ? 0 : 1));
   }
 
-  /** The numbers of a bound after its last sweep. */
-  numbers(dual: Dual): DualNumbers {
-    const { model, roots } = this.#whole;
-    const moved = this.#moved;
+  /** Prices and messages of a bound after its last sweep, over the marked values. */
+  messages(dual: Dual, live: Uint8Array): void {
+    const { model } = this.#whole;
+    const { first, second } = model;
     const settled = dual.settled();
-    const messageBits = this.#bits(dual.toFirst, settled);
-    const scale = 2 ** messageBits;
-    // What the search calls a message is what the variable receives; the certificate subtracts it from the edge. A value
-    // without a partner has infinite messages, and the checker leaves it out: any number does.
-    const negative = (list: Float64Array): number[] =>
-      Array.from(list, (x) => (Number.isFinite(x) ? 0 - Math.round(x * scale) : 0));
-    const searched = Array.from(model.first, (first, e) => ({
-      first: roots[first],
-      second: roots[model.second[e]],
-      toFirst: negative(dual.toFirst.subarray(dual.firstAt[e], dual.firstAt[e + 1])),
-      toSecond: negative(settled.subarray(dual.secondAt[e], dual.secondAt[e + 1])),
-    }));
-    const emptied = moved.map(({ first, second, cells, toSecond }) => ({
-      first,
-      second,
-      toFirst: toSecond ? [0] : negative(cells),
-      toSecond: toSecond ? negative(cells) : [0],
-    }));
-    return {
-      messageBits,
-      prices: this.#prices(dual),
-      messages: [...searched, ...emptied].filter(
-        (m) => m.toFirst.some((x) => x !== 0) || m.toSecond.some((x) => x !== 0),
-      ),
+    const bits = this.#bits(dual.toFirst, settled);
+    const scale = 2 ** bits;
+    const listOf = (messages: Float64Array, at: number, i: number): number => {
+      const list: number[] = [];
+      for (let v = model.start[i], k = at; v < model.start[i + 1]; v++, k++)
+        if (live[v] === 1) list.push(Number.isFinite(messages[k]) ? 0 + Math.round(messages[k] * scale) : 0);
+      return list.some((x) => x !== 0) ? this.#list(list) : -1;
     };
+    const triples: number[] = [];
+    for (let e = 0; e < first.length; e++) {
+      const ends = [listOf(dual.toFirst, dual.firstAt[e], first[e]), listOf(settled, dual.secondAt[e], second[e])];
+      if (ends[0] < 0 && ends[1] < 0) continue;
+      if (this.#swap[e] === 1) ends.reverse();
+      triples.push(this.#factor[e], ...ends);
+    }
+    this.#steps.push(STEP.messages, bits, this.#priced(dual), this.#list(triples));
   }
 
   /** The bound of a part whose messages the checker finds by so many sweeps; the dual has made them. */
-  swept(dual: Dual, sweeps: number): DualSwept {
-    return { messageBits: this.#bits(dual.toFirst, dual.settled()), prices: this.#prices(dual), sweeps };
+  swept(dual: Dual, sweeps: number): void {
+    this.#steps.push(STEP.sweep, this.#bits(dual.toFirst, dual.settled()), this.#priced(dual), sweeps);
+  }
+
+  /** Two parts of the marked values: those listed of a variable, and its others. `write` writes the proof of each. */
+  branch(variable: number, low: readonly number[], live: Uint8Array, write: (side: 0 | 1) => void): void {
+    const { model, roots } = this.#whole;
+    const listed = new Set(low);
+    const left: number[] = [];
+    for (let v = model.start[variable]; v < model.start[variable + 1]; v++) if (live[v] === 1) left.push(v);
+    this.#steps.push(STEP.branch, roots[variable], 2);
+    for (const side of [0, 1] as const) {
+      const kept = Array.from(left.keys()).filter((a) => listed.has(left[a]) === (side === 0));
+      this.#steps.push(STEP.part, this.#list(kept), STEP.support);
+      write(side);
+      this.#steps.push(STEP.end);
+    }
+  }
+
+  certificate(): Certificate {
+    const { sources } = this.#whole.model;
+    const priced = Array.from(sources.keys()).filter((t) =>
+      this.#prices.some(({ lambda }) => numerator(lambda[t]) > 0),
+    );
+    for (const { list, lambda } of this.#prices) for (const t of priced) list.push(numerator(lambda[t]));
+    const rows = priced.map((t) => sourceOf(sources[t]));
+    return { version: 2, problem: hashProblem(this.#problem), rows, steps: this.#steps, lists: this.#lists };
+  }
+
+  #list(list: number[]): number {
+    return this.#lists.push(list) - 1;
+  }
+
+  #priced({ lambda }: Dual): number {
+    const list: number[] = [];
+    this.#prices.push({ list, lambda: lambda.slice() });
+    return this.#list(list);
   }
 
   /** The finest scale at which sums of messages and cells are exact. */
   #bits(toFirst: Float64Array, toSecond: Float64Array): number {
     let largest = 1;
-    for (const list of [toFirst, toSecond, this.#whole.model.cells, ...this.#moved.map(({ cells }) => cells)])
+    for (const list of [toFirst, toSecond, this.#whole.model.cells])
       for (const x of list) if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
     return Math.max(0, Math.min(20, 49 - Math.ceil(Math.log2(largest))));
   }
-
-  #prices({ lambda }: Dual): DualNumbers['prices'] {
-    return Array.from(lambda, (price, t) => ({
-      row: sourceOf(this.#whole.model.sources[t]),
-      price: BigInt(Math.floor(price * PRICE_SCALE)),
-    })).flatMap(({ row, price }) => (price > 0n ? [{ row, price: price.toString() }] : []));
-  }
 }
 
-/** An edge between two groups of which one has a single value left; `cells` go by the values of the other one. */
-interface SettledEdge {
-  readonly first: number;
-  readonly second: number;
-  readonly cells: Float64Array;
-  /** Whether the cells belong to the second end. */
-  readonly toSecond: boolean;
+/** A price in units of 2^-40, rounded down. */
+function numerator(price: number): number {
+  return Math.floor(price * PRICE_SCALE);
 }
 
-/**
- * The edges of groups with one value left. The model has moved their costs into the other end, where they decide with the
- * other costs; the certificate has to do the same by a message, or it would count the least cell of each alone.
- */
-function settledEdges(problem: Problem, groups: Groups): SettledEdge[] {
-  const found = new Map<number, SettledEdge>();
-  const { first, second, table, firstMap, secondMap } = problem.edges;
-  for (let e = 0; e < first.length; e++) {
-    const ends = [groups.root[first[e]], groups.root[second[e]]];
-    const sizes = ends.map((r) => groups.size[r]);
-    if (ends[0] === ends[1] || Math.min(...sizes) !== 1 || Math.max(...sizes) === 1) continue;
-    const [low, high] = ends[0] < ends[1] ? ends : [ends[1], ends[0]];
-    const key = low * problem.domains.length + high;
-    const toSecond = groups.size[low] === 1;
-    const edge = found.get(key) ?? { first: low, second: high, cells: new Float64Array(Math.max(...sizes)), toSecond };
-    found.set(key, edge);
-    const { columns, costs } = problem.tables[table[e]];
-    const rows = classesOf(groups.maps[first[e]], problem.maps[firstMap[e]]);
-    const cols = classesOf(groups.maps[second[e]], problem.maps[secondMap[e]]);
-    const alone = sizes[0] === 1;
-    for (let a = 0; a < edge.cells.length; a++)
-      edge.cells[a] += alone ? costs[rows[0] * columns + cols[a]] : costs[rows[a] * columns + cols[0]];
+/** Steps that merge the variables of every group in the order in which the groups grew. */
+function mergeSteps(problem: Problem, { joins }: Groups): number[] {
+  const { first, second } = problem.edges;
+  const root = Int32Array.from(problem.domains, (_, i) => i);
+  const find = (i: number): number => {
+    while (root[i] !== i) i = root[i] = root[root[i]];
+    return i;
+  };
+  const steps: number[] = [];
+  for (const { edge, isBackward, afterDeletions } of joins) {
+    const [i, j] = isBackward ? [find(second[edge]), find(first[edge])] : [find(first[edge]), find(second[edge])];
+    if (afterDeletions) steps.push(STEP.support);
+    steps.push(STEP.merge, j, i, edge);
+    root[j] = i;
   }
-  return [...found.values()];
+  return steps;
 }
 
 /** Messages of the reduced model at the same edges and values; zero elsewhere. */

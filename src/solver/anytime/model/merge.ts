@@ -4,6 +4,14 @@
  */
 import type { Problem } from '../../types.ts';
 
+/** The second end of an edge became a function of its first one, or backward. */
+interface Join {
+  readonly edge: number;
+  readonly isBackward: boolean;
+  /** Whether values have lost their partners since the join before. */
+  readonly afterDeletions: boolean;
+}
+
 /** Groups of variables that are functions of one root each. */
 export interface Groups {
   /** Root of every variable. */
@@ -12,8 +20,8 @@ export interface Groups {
   readonly maps: Int32Array[];
   /** Number of values left of every root. */
   readonly size: Int32Array;
-  /** Edges along which roots were merged, in order: [edge, 0 if its second end became a function of its first, else 1]. */
-  readonly joins: [number, number][];
+  /** Edges along which roots were merged, in order. */
+  readonly joins: readonly Join[];
   /** Members of every root (the root first); empty for those that are no root. */
   readonly members: number[][];
 }
@@ -30,11 +38,12 @@ class Merger implements Groups {
   readonly maps: Int32Array[];
   readonly size: Int32Array;
   readonly members: number[][];
-  readonly joins: [number, number][] = [];
+  readonly joins: Join[] = [];
   /** Edges with a forbidden cell, by variable: only they can delete or tie values. */
   readonly #barred: number[][];
   readonly #queue: number[] = [];
   readonly #queued: Uint8Array;
+  #hasDeleted = false;
 
   constructor(problem: Problem) {
     this.#problem = problem;
@@ -118,10 +127,10 @@ class Merger implements Groups {
     const forward = rowCount.every((c) => c === 1);
     const backward = colCount.every((c) => c === 1);
     if (forward && backward) {
-      if (this.members[s].length <= this.members[r].length) this.#merge(e, 0, s, r, rowPartner);
-      else this.#merge(e, 1, r, s, colPartner);
-    } else if (forward) this.#merge(e, 0, s, r, rowPartner);
-    else if (backward) this.#merge(e, 1, r, s, colPartner);
+      if (this.members[s].length <= this.members[r].length) this.#merge(e, false, s, r, rowPartner);
+      else this.#merge(e, true, r, s, colPartner);
+    } else if (forward) this.#merge(e, false, s, r, rowPartner);
+    else if (backward) this.#merge(e, true, r, s, colPartner);
     return true;
   }
 
@@ -130,6 +139,7 @@ class Merger implements Groups {
     if (keep.length === this.size[r]) return true;
     if (keep.length === 0) return false;
     this.size[r] = keep.length;
+    this.#hasDeleted = true;
     for (const m of this.members[r]) {
       const map = this.maps[m];
       this.maps[m] = keep.map((a) => map[a]);
@@ -139,8 +149,9 @@ class Merger implements Groups {
   }
 
   /** Makes root s and its members functions of root r: `of[value of r]` is the value of s. */
-  #merge(edge: number, side: number, s: number, r: number, of: Int32Array): void {
-    this.joins.push([edge, side]);
+  #merge(edge: number, isBackward: boolean, s: number, r: number, of: Int32Array): void {
+    this.joins.push({ edge, isBackward, afterDeletions: this.#hasDeleted });
+    this.#hasDeleted = false;
     for (const m of this.members[s]) {
       const map = this.maps[m];
       this.maps[m] = of.map((b) => map[b]);

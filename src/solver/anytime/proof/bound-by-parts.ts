@@ -4,7 +4,7 @@
  * parts, and its certificate.
  */
 import type { ThreadCode } from '../../../platform/types.ts';
-import type { DualCertificate, Problem } from '../../types.ts';
+import type { Certificate, Problem } from '../../types.ts';
 import type { AnytimeRun } from '../anytime-run.ts';
 import { wholeBound, type WholeBound } from '../finish/dual-certificate.ts';
 import { runJob } from '../finish/job.ts';
@@ -64,7 +64,7 @@ export class BoundByParts {
   }
 
   /** The certificate of the bound by parts; undefined where there are no two. */
-  certificate(): DualCertificate | undefined {
+  certificate(): Certificate | undefined {
     if (this.#tree === undefined || this.#root === undefined) return undefined;
     return partsCertificate(this.#run.problem, this.#root, this.#tree);
   }

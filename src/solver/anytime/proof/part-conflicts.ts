@@ -4,7 +4,7 @@
  * after its last sweep, and the values of the part. Out: splits of the ends of the tables that the rounding pays most for.
  */
 import type { Dual } from '../bound/trws.ts';
-import type { Split } from './part-split.ts';
+import type { Split } from '../model/part-values.ts';
 
 /** Tables whose ends may be split. */
 const MOST_TABLES = 2;

@@ -4,12 +4,7 @@
  * Out: a variable and the values of one side. Source: F. Barahona and R. Anbil, "The volume algorithm", Math. Programming 2000.
  */
 import type { Model } from '../model/model.ts';
-
-/** Side one has the values `low` (numbers of values of the model), side two all others of the variable. */
-export interface Split {
-  readonly variable: number;
-  readonly low: readonly number[];
-}
+import type { Split } from '../model/part-values.ts';
 
 /** A side needs this share of a variable's weight to count as wanted by the relaxation. */
 const SHARE = 0.02;

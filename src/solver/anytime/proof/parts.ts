@@ -12,8 +12,8 @@ import { PriceAscent, type AscentStart } from '../bound/row-prices.ts';
 import { Dual, priceValues } from '../bound/trws.ts';
 import type { Model } from '../model/model.ts';
 import { conflictSplits } from './part-conflicts.ts';
-import { splitsOf, type Split } from './part-split.ts';
-import { PartValues } from './part-values.ts';
+import { splitsOf } from './part-split.ts';
+import { PartValues, type Split } from '../model/part-values.ts';
 import { rowRange } from './row-range.ts';
 
 /** A part of all choices: its bound with the prices and messages behind it, how it may be split, and how it was. */

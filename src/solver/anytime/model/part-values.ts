@@ -3,8 +3,13 @@
  * (arc consistency), as the checker leaves them out, too. In: marks of values (as in `model.start`) and a split. Out: the marks of
  * both sides.
  */
-import type { Model } from '../model/model.ts';
-import type { Split } from './part-split.ts';
+import type { Model } from './model.ts';
+
+/** Side one has the values `low` (numbers of values of the model), side two all others of the variable. */
+export interface Split {
+  readonly variable: number;
+  readonly low: readonly number[];
+}
 
 export class PartValues {
   readonly #model: Model;
