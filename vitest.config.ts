@@ -1,11 +1,12 @@
 import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { defineConfig } from 'vitest/config';
-import './src/cli/runtime.ts';
+import { tuneRuntime } from './src/cli/runtime.ts';
 
 // The threads of the tests are young and allocate much: with V8's defaults its helper threads, which collect garbage and
 // optimise code, take as much processor time as half of the tests themselves. A young generation of 64 MiB instead of 16
 // is collected less often, and functions are optimised after as much work as the command line asks for (src/cli/runtime.ts).
+tuneRuntime();
 setFlagsFromString('--min-semi-space-size=64');
 setFlagsFromString('--max-semi-space-size=64');
 

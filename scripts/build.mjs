@@ -26,6 +26,8 @@ const dist = join(root, 'dist');
 const next = join(root, `dist.next-${process.pid}`);
 const old = join(root, `dist.old-${process.pid}`);
 const linked = join(next, 'linked');
+// Beside `linked`, so that paths lead from both to the same places.
+const compiled = join(next, 'compiled');
 
 /** @type {{ exports: Record<string, string | { types: string, default: string }>, bin: Record<string, string>, dependencies: Record<string, string> }} */
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
@@ -55,6 +57,8 @@ const entries = [
     ),
   ),
   join(next, 'trace', 'source', 'loader.js'),
+  // What the build itself loads.
+  join(next, 'cli', 'runtime.js'),
   // What the package's import `#platform` leads to, on Node and in a page.
   join(next, 'platform', 'node.js'),
   join(next, 'platform', 'browser.js'),
@@ -70,7 +74,7 @@ const entries = [
 const ownPlace = {
   name: 'own-place',
   setup({ onLoad }) {
-    onLoad({ filter: /\.js$/ }, ({ path }) => {
+    onLoad({ filter: /\.m?js$/ }, ({ path }) => {
       if (!path.startsWith(next + sep)) return undefined;
       const text = readFileSync(path, 'utf8');
       const from = relative(linked, path).replaceAll('\\', '/');
@@ -118,6 +122,28 @@ const { metafile } = await build({
   logLevel: 'warning',
 });
 copyFileSync(join(dirname(require.resolve('zod/package.json')), 'LICENSE'), join(linked, 'zod.LICENSE'));
+
+// The command line once more, as one script with all that it loads (src/cli/thread/compiled-program.mjs says what for): a function
+// of what `import` gives a module.
+await build({
+  stdin: {
+    contents: `export { runCli } from './program.js';\nexport { serve } from './thread/command-thread-main.js';\n`,
+    resolveDir: join(next, 'cli'),
+  },
+  outfile: join(compiled, 'program.js'),
+  bundle: true,
+  format: 'cjs',
+  platform: 'node',
+  target: 'node20',
+  define: { 'import.meta.url': 'scriptUrl' },
+  banner: { js: '(function (require, module, scriptUrl) {' },
+  footer: { js: '})' },
+  sourcemap: 'linked',
+  sourcesContent: false,
+  external: ['highs', 'typescript', 'eslint', 'typescript-eslint', 'vite'],
+  plugins: [ownPlace],
+  logLevel: 'warning',
+});
 
 // What is loaded does nothing until it is called (`sideEffects` of package.json), so that a bundle of one function is small: bare
 // links, which are of evaluation order alone, go, and a namespace as a value is made by a call that may be left out.
@@ -177,6 +203,8 @@ writeFileSync(join(next, SOURCES_HASH), hash);
 if (existsSync(dist)) renameSync(dist, old);
 renameSync(next, dist);
 rmSync(old, { recursive: true, force: true });
+// Of the script at its place.
+execFileSync(process.execPath, [join(root, 'scripts', 'compile-program.mjs'), dist], { stdio: 'inherit' });
 
 /** @param {string} folder @returns {boolean} whether it is gone */
 function removeEmpty(folder) {

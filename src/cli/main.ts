@@ -1,10 +1,13 @@
 #!/usr/bin/env node
 /** The `shardwright` executable: runs the command line on this process's streams and sets its exit code. */
 
-import './runtime.ts';
+import { tuneRuntime } from './runtime.ts';
 import { ShardwrightError } from '../errors.ts';
 import { printer, reportError } from './output/io.ts';
+import { compiledProgram } from './thread/compiled-program.mjs';
 import { needsThread, runInThread } from './thread/run-in-thread.ts';
+
+tuneRuntime();
 
 // A write that fails takes no other work away: files are still written, and what is lost is said at the end. A reader that stops
 // early, as `| head` does, is no fault of ours. Node throws where a file is written, and tells later where a pipe is.
@@ -45,4 +48,8 @@ process.on('exit', () => {
 });
 
 const argv = process.argv.slice(2);
-process.exitCode = needsThread(argv) ? await runInThread(argv, streams) : await (await import('./program.ts')).runCli(argv, streams); // prettier-ignore
+if (needsThread(argv)) process.exitCode = await runInThread(argv, streams);
+else {
+  const { runCli } = compiledProgram(argv) ?? (await import('./program.ts'));
+  process.exitCode = await runCli(argv, streams);
+}

@@ -15,7 +15,9 @@ const OPTIMIZE_LATER: Readonly<Record<string, string>> = {
   '13.6': '--invocation-count-for-turbofan=45000',
 };
 
-const flag = OPTIMIZE_LATER[process.versions.v8.split('.', 2).join('.')];
-if (flag !== undefined) setFlagsFromString(flag);
-
-keepCompiledCode();
+/** To be called before anything else is loaded. */
+export function tuneRuntime(): void {
+  const flag = OPTIMIZE_LATER[process.versions.v8.split('.', 2).join('.')];
+  if (flag !== undefined) setFlagsFromString(flag);
+  keepCompiledCode();
+}

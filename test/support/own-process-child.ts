@@ -1,9 +1,11 @@
 import { pathToFileURL } from 'node:url';
-import '../../src/cli/runtime.ts';
+import { tuneRuntime } from '../../src/cli/runtime.ts';
 import { runCli } from '../../src/cli/program.ts';
 import type { Answer, Ask, CliRun } from './own-process.ts';
 
 /** The other side of `OwnProcess`: answers each message with what its command line or program gave. */
+
+tuneRuntime();
 
 async function runLine(argv: readonly string[]): Promise<CliRun> {
   let [out, err] = ['', ''];

@@ -5,11 +5,12 @@
 import { existsSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { keepCompiledCode } from './compile-cache.mjs';
+import { compiledProgram } from './compiled-program.mjs';
 
 if (parentPort === null) throw new Error('internal: command-thread.mjs runs as a worker only');
 keepCompiledCode();
 // In a source tree only, where the development tool is there; the built package has no TypeScript.
 const loader = 'tsx/esm/api';
 if (existsSync(new URL('./command-thread-main.ts', import.meta.url))) (await import(loader)).register();
-const { serve } = await import('./command-thread-main.js');
+const { serve } = compiledProgram(workerData.argv) ?? (await import('./command-thread-main.js'));
 await serve(parentPort, workerData);
