@@ -70,8 +70,11 @@ const DEFAULT_IN_FLIGHT_BYTES = 2e9;
 /** Distances that `auto` tries beside the program as it is written, in which gathers start as soon as their stream is free. */
 const DISTANCES: readonly number[] = [1, 4, 16];
 
-/** How long moves may come late for sums, see `urgentFirst`: never where it can be foreseen, and as long as the stream would idle. */
-const PATIENCES: readonly number[] = [0, 1];
+/**
+ * How long moves may come late for others, see `urgentFirst`: never where it can be foreseen, as long as the stream would idle, and
+ * four times that, which loses time at first and gives `justified` a fuller stream to move tasks in.
+ */
+const PATIENCES: readonly number[] = [0, 1, 4];
 
 /** An order that is moved late and early again is taken where the step is shorter by this share. */
 const WORTH = 1e-3;
@@ -142,15 +145,22 @@ export function simulate(
     for (const distance of DISTANCES) best = better(best, attempt(size, distance));
   if (bucketBytes === 'auto') best = better(best, attempt(DEFAULT_BUCKET_BYTES, best.distance));
   // Without communication every order is the same.
-  if (order === 'auto' && best.timeline.communicationSeconds > 0)
-    for (const tried of new Set(bucketBytes === 'auto' ? [best.size, DEFAULT_BUCKET_BYTES] : [size]))
-      for (const patience of PATIENCES) best = better(best, attempt(tried, best.distance, patience));
-  if (best.patience !== undefined) {
-    const tried = best;
-    const { ahead, timeline, limited } = tried;
-    const early = justified(ahead, timeline.spans);
-    const again = { ...best, ahead: early, timeline: play(early, { ...others, ...limited }), unlimited: () => justified(tried.unlimited(), play(tried.unlimited(), others).spans) }; // prettier-ignore
-    if (over(again) <= over(best) && again.timeline.seconds < timeline.seconds * (1 - WORTH)) best = again;
+  if (order === 'auto' && best.timeline.communicationSeconds > 0) {
+    const ordered = [...new Set(bucketBytes === 'auto' ? [best.size, DEFAULT_BUCKET_BYTES] : [size])].flatMap((tried) =>
+      PATIENCES.map((patience) => attempt(tried, best.distance, patience)),
+    );
+    best = ordered.reduce(better, best);
+    const early = (tried: Tried): Tried => {
+      const ahead = justified(tried.ahead, tried.timeline.spans);
+      const unlimited = (): Schedule => justified(tried.unlimited(), play(tried.unlimited(), others).spans);
+      return { ...tried, ahead, unlimited, timeline: play(ahead, { ...others, ...tried.limited }) };
+    };
+    // Tries that take as long as another are mostly the same order.
+    const distinct = new Map(ordered.map((tried) => [tried.timeline.seconds, tried]));
+    for (const tried of distinct.values()) {
+      const again = early(tried);
+      if (over(again) <= over(best) && again.timeline.seconds < best.timeline.seconds * (1 - WORTH)) best = again;
+    }
   }
   checkSchedule(best.ahead);
   passes.push(best.size === 0 ? 'no buckets' : `buckets of at most ${best.size} bytes`);
