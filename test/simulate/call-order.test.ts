@@ -50,10 +50,11 @@ describe('the order in which a host calls', () => {
   it('no collective starts later than in the step that was simulated, streams keep their order, and no more is alive', () => {
     const seconds = (_kind: string, bytes: number): number => 1 + bytes;
     fc.assert(
-      fc.property(programs, fc.constantFrom('none', 'bucket', 'prefetch', 'urgent'), (schedule, pass) => {
+      fc.property(programs, fc.constantFrom('none', 'bucket', 'prefetch', 'urgent', 'long'), (schedule, pass) => {
         const passed = pass === 'bucket' ? bucket(schedule, { bucketBytes: 60, seconds, sums: sumsOf(schedule) })
           : pass === 'prefetch' ? prefetch(schedule, { distance: 1 })
-          : pass === 'urgent' ? urgentFirst(schedule, { bucketBytes: 60, patience: 1, seconds }) : schedule; // prettier-ignore
+          : pass === 'long' ? urgentFirst(schedule, { bucketBytes: 60, patience: 4, sumsFirst: 'long', seconds })
+          : pass === 'urgent' ? urgentFirst(schedule, { bucketBytes: 60, patience: 1, sumsFirst: 'made', seconds }) : schedule; // prettier-ignore
         const timeline = play(passed);
         const called = issueOrder(passed, timeline);
         checkSchedule(called);

@@ -3,25 +3,31 @@ import { describe, expect, it } from 'vitest';
 import { justified } from '../../src/simulate/timeline/justify.ts';
 import { play } from '../../src/simulate/timeline/play.ts';
 import { checkSchedule, type Buffer, type Schedule, type Task } from '../../src/simulate/timeline/schedule.ts';
-import { urgentFirst } from '../../src/simulate/timeline/urgent-first.ts';
+import { urgentFirst, type ListOrder } from '../../src/simulate/timeline/urgent-first.ts';
 import { judge, programs } from './random-schedules.ts';
 
-/** Kernels and moves in program order; each reads what those named in it made. `sum` writes what nobody reads. */
+/** Kernels (`k`) and moves in program order; each reads what those named in it made. `far` moves run between hosts, `q` in another dtype. */
 function steps(list: readonly (readonly [name: string, seconds: number, ...reads: string[]])[]): Schedule {
   const names = list.map(([name]) => name);
   const buffers = names.map((name): Buffer => ({ name, bytes: 1, kind: 'activation', given: false, kept: false, weight: false })); // prettier-ignore
   const tasks = list.map(([name, seconds, ...reads], id): Task => {
     const common = { id, name, seconds, kernels: 1, reads: reads.map((r) => names.indexOf(r)), writes: [id], phase: 'backward' as const }; // prettier-ignore
     if (/^k/.test(name)) return { ...common, kind: 'compute', stream: 0 };
-    return { ...common, kind: 'collective', stream: 1, collective: { kind: 'all_reduce', meshDims: [0], bytes: seconds - 1, key: 'f32' } }; // prettier-ignore
+    const stream = /^far/.test(name) ? 2 : 1;
+    return { ...common, kind: 'collective', stream, collective: { kind: 'all_reduce', meshDims: [stream - 1], bytes: seconds - 1, key: /^q/.test(name) ? 'bf16' : 'f32' } }; // prettier-ignore
   });
-  return { tasks, buffers, streams: ['compute', 'links'], launchSeconds: 0 };
+  return { tasks, buffers, streams: ['compute', 'links', 'between hosts'], launchSeconds: 0 };
 }
 
 /** A second of latency, and a second for each byte. */
 const seconds = (_: string, bytes: number): number => 1 + bytes;
-const ordered = (schedule: Schedule, bucketBytes: number, patience: number): Schedule => {
-  const out = urgentFirst(schedule, { bucketBytes, patience, seconds });
+const ordered = (
+  schedule: Schedule,
+  bucketBytes: number,
+  patience: number,
+  sumsFirst: ListOrder['sumsFirst'] = 'made',
+): Schedule => {
+  const out = urgentFirst(schedule, { bucketBytes, patience, sumsFirst, seconds });
   checkSchedule(out);
   return out;
 };
@@ -59,10 +65,20 @@ describe('urgent moves first', () => {
     expect(played(hurry)).toBe(15);
   });
 
+  it('CM-32 of sums that are ready, those that something follows may go first, and then the fullest bucket', () => {
+    const step = steps([['k1', 1], ['a', 3, 'k1'], ['q', 3, 'k1'], ['far', 5, 'q']]); // prettier-ignore
+    expect(played(ordered(step, 25, 0, 'made'))).toBe(12);
+    expect(played(ordered(step, 25, 0, 'long'))).toBe(9);
+    // One small sum of one kind, two of another: what is left gets company, and one latency is saved.
+    const more = steps([['k1', 1], ['a', 2, 'k1'], ['q1', 2, 'k1'], ['q2', 2, 'k1'], ['k2', 2, 'k1'], ['b', 2, 'k2']]); // prettier-ignore
+    expect(played(ordered(more, 25, 0, 'made'))).toBe(8);
+    expect(played(ordered(more, 25, 0, 'long'))).toBe(7);
+  });
+
   it('CM-32 on any program: the same tasks, kernels in their order, data before its readers, never below the busiest stream', () => {
     fc.assert(
-      fc.property(programs, fc.constantFrom(0, 60), fc.constantFrom(0, 1, Infinity), (schedule, bucketBytes, patience) => {
-        const out = ordered(schedule, bucketBytes, patience);
+      fc.property(programs, fc.constantFrom(0, 60), fc.constantFrom(0, 1, Infinity), fc.constantFrom('made', 'long'), (schedule, bucketBytes, patience, sumsFirst) => {
+        const out = ordered(schedule, bucketBytes, patience, sumsFirst);
         const timeline = play(out);
         judge(out, timeline);
         const kernels = ({ tasks }: Schedule): readonly Task[] => tasks.filter(({ kind }) => kind === 'compute');
@@ -77,8 +93,8 @@ describe('urgent moves first', () => {
 
   it('CM-32 late and then early: on any program the same tasks, kernels in their order, and no longer', () => {
     fc.assert(
-      fc.property(programs, fc.constantFrom(0, 60), fc.constantFrom(0, 1, Infinity), (schedule, bucketBytes, patience) => {
-        const before = ordered(schedule, bucketBytes, patience);
+      fc.property(programs, fc.constantFrom(0, 60), fc.constantFrom(0, 1, Infinity), fc.constantFrom('made', 'long'), (schedule, bucketBytes, patience, sumsFirst) => {
+        const before = ordered(schedule, bucketBytes, patience, sumsFirst);
         const { spans, seconds: longest } = play(before);
         const after = justified(before, spans);
         checkSchedule(after);

@@ -14,7 +14,7 @@ import { play, type PlayOptions, type Timeline } from './play.ts';
 import { prefetch, prefetched, type Prefetched } from './prefetch.ts';
 import { checkSchedule, type Schedule } from './schedule.ts';
 import { sumsOf } from './needs.ts';
-import { urgentFirst } from './urgent-first.ts';
+import { urgentFirst, type ListOrder } from './urgent-first.ts';
 
 /** Prefetch, buckets, memory limit in bytes and slowdown of a simulated step. */
 export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'memoryBytes'> {
@@ -71,10 +71,14 @@ const DEFAULT_IN_FLIGHT_BYTES = 2e9;
 const DISTANCES: readonly number[] = [1, 4, 16];
 
 /**
- * How long moves may come late for others, see `urgentFirst`: never where it can be foreseen, as long as the stream would idle, and
- * four times that, which loses time at first and gives `justified` a fuller stream to move tasks in.
+ * Orders that are tried, see `urgentFirst`. How long moves may come late for others: never where it can be foreseen, as long as the
+ * stream would idle, and four times that, which loses time at first and gives `justified` a fuller stream to move tasks in.
  */
-const PATIENCES: readonly number[] = [0, 1, 4];
+const ORDERS: readonly ListOrder[] = [
+  { patience: 0, sumsFirst: 'made' },
+  { patience: 1, sumsFirst: 'made' },
+  { patience: 4, sumsFirst: 'long' },
+];
 
 /** An order that is moved late and early again is taken where the step is shorter by this share. */
 const WORTH = 1e-3;
@@ -82,7 +86,7 @@ const WORTH = 1e-3;
 interface Tried {
   readonly size: number;
   /** Of the order of collectives; undefined: that of the program. */
-  readonly patience: number | undefined;
+  readonly list: ListOrder | undefined;
   readonly distance: number | undefined;
   readonly ahead: Schedule;
   /** Collectives that the limit on memory kept from being moved as far forward. */
@@ -126,17 +130,17 @@ export function simulate(
   const better = (a: Tried, b: Tried): Tried =>
     over(b) < over(a) || (over(b) === over(a) && b.timeline.seconds < a.timeline.seconds) ? b : a;
   let sums: Uint8Array | undefined;
-  const attempt = (size: number, distance: number | undefined, patience?: number): Tried => {
+  const attempt = (size: number, distance: number | undefined, list?: ListOrder): Tried => {
     // Sums that are ordered get their buckets with their order.
-    const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds, sums: patience === undefined ? (sums ??= sumsOf(schedule)) : undefined }) : schedule; // prettier-ignore
+    const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds, sums: list === undefined ? (sums ??= sumsOf(schedule)) : undefined }) : schedule; // prettier-ignore
     // Buckets gather early what they gather together: the program itself may then be larger than the limit.
     const within = limit !== undefined && serialPeakBytes(packed) <= limit ? { memoryBytes: limit } : {};
     const arranged = (bound: { readonly memoryBytes?: number }): Prefetched => {
       const ahead = distance === undefined ? { schedule: packed, heldBack: 0 } : prefetched(packed, { distance, limitBytes, ...bound }); // prettier-ignore
-      return patience === undefined ? ahead : { ...ahead, schedule: urgentFirst(ahead.schedule, { bucketBytes: size, patience, seconds }) }; // prettier-ignore
+      return list === undefined ? ahead : { ...ahead, schedule: urgentFirst(ahead.schedule, { ...list, bucketBytes: size, seconds }) }; // prettier-ignore
     };
     const { schedule: ahead, heldBack } = arranged(within);
-    return { size, patience, distance, ahead, heldBack, limited: within, unlimited: () => arranged({}).schedule, timeline: play(ahead, { ...others, ...within }) }; // prettier-ignore
+    return { size, list, distance, ahead, heldBack, limited: within, unlimited: () => arranged({}).schedule, timeline: play(ahead, { ...others, ...within }) }; // prettier-ignore
   };
   const size = bucketBytes === 'auto' ? 0 : bucketBytes;
   let best = attempt(size, asked === 'auto' ? undefined : asked);
@@ -147,7 +151,7 @@ export function simulate(
   // Without communication every order is the same.
   if (order === 'auto' && best.timeline.communicationSeconds > 0) {
     const ordered = [...new Set(bucketBytes === 'auto' ? [best.size, DEFAULT_BUCKET_BYTES] : [size])].flatMap((tried) =>
-      PATIENCES.map((patience) => attempt(tried, best.distance, patience)),
+      ORDERS.map((list) => attempt(tried, best.distance, list)),
     );
     best = ordered.reduce(better, best);
     const early = (tried: Tried): Tried => {
@@ -169,7 +173,7 @@ export function simulate(
       ? 'gathers as soon as their stream is free'
       : `gathers at most ${best.distance} calls and ${limitBytes} bytes ahead`,
   );
-  if (best.patience !== undefined)
+  if (best.list !== undefined)
     passes.push('moves that a kernel waits for before sums that none waits for, in a fixed order of calls');
   const bound = limit === undefined ? undefined : boundOf(best, limit, others);
   return {

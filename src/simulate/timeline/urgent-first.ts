@@ -14,14 +14,20 @@ import { Needs, sumsOf } from './needs.ts';
 import { COMPUTE } from '../../plan/overlap/streams.ts';
 import { taskSeconds, type Schedule, type Task } from './schedule.ts';
 
-interface UrgentFirstOptions {
-  /** Most bytes of one bucket of sums; 0: none. */
-  readonly bucketBytes: number;
+/** A rule for the order of tasks on their streams. */
+export interface ListOrder {
   /**
    * Seconds that a move may come late for each second that its stream does not stay idle for it. 0: no move that can be
    * foreseen is late.
    */
   readonly patience: number;
+  /** Which of the ready sums go first: those that are made first, or those that most seconds of their own follow. */
+  readonly sumsFirst: 'made' | 'long';
+}
+
+interface UrgentFirstOptions extends ListOrder {
+  /** Most bytes of one bucket of sums; 0: none. */
+  readonly bucketBytes: number;
   /** Seconds of a collective over the flattened group of some mesh dims. */
   seconds(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): number;
 }
@@ -37,6 +43,8 @@ class ListScheduler {
   private readonly before: Float64Array;
   private readonly rank: Float64Array;
   private readonly isSum: Uint8Array;
+  /** Seconds of what waits for each task, one after another, to the end of the step. */
+  private readonly tail: Float64Array;
   /** What each task still waits for, and who waits for its start and its end. */
   private readonly waits: Int32Array;
   private readonly onStart: number[][];
@@ -67,6 +75,7 @@ class ListScheduler {
     kernels.forEach((at, k) => (this.before[k + 1] = this.before[k] + this.seconds[at]));
     this.rank = this.ranks();
     this.isSum = options.bucketBytes > 0 ? sumsOf(schedule, this.needs) : new Uint8Array(tasks.length);
+    this.tail = this.tails();
     this.waits = new Int32Array(tasks.length);
     this.onStart = tasks.map(() => []);
     this.onEnd = tasks.map(() => []);
@@ -146,6 +155,16 @@ class ListScheduler {
     });
   }
 
+  private tails(): Float64Array {
+    const { tasks } = this.schedule;
+    const { writer } = this.needs;
+    const tail = new Float64Array(tasks.length);
+    for (let at = tasks.length - 1; at >= 0; at--)
+      for (const b of tasks[at].reads)
+        if (writer[b] >= 0) tail[writer[b]] = Math.max(tail[writer[b]], tail[at] + this.seconds[at]);
+    return tail;
+  }
+
   private makeReady(at: number): void {
     const { stream } = this.schedule.tasks[at];
     const list = (this.isSum[at] === 0 ? this.ready : this.readySums)[stream];
@@ -198,30 +217,55 @@ class ListScheduler {
     return this.options.seconds(work.kind, bytes, work.meshDims);
   }
 
-  /** Takes the first ready sum, and as many others like it as a bucket holds and the stream has time for. */
+  /** Takes ready sums of one kind, as many as a bucket holds and the stream has time for. */
   private nextSums(stream: number): readonly number[] {
     const list = this.readySums[stream];
     if (list.length === 0) return [];
     const { tasks } = this.schedule;
-    const [first] = list;
-    const key = sumKey(tasks[first]);
-    const members = [first];
-    let bytes = tasks[first].collective?.bytes ?? 0;
-    let alone = tasks[first].seconds;
+    const kinds = new Map<string, number[]>();
     for (const at of list) {
-      if (at === first || sumKey(tasks[at]) !== key) continue;
+      const key = sumKey(tasks[at]);
+      const alike = kinds.get(key);
+      if (alike === undefined) kinds.set(key, [at]);
+      else alike.push(at);
+    }
+    const buckets = this.options.sumsFirst === 'made' ? [this.fullBucket(kinds.get(sumKey(tasks[list[0]])) ?? [])] : this.longestFirst([...kinds.values()]); // prettier-ignore
+    for (const members of buckets)
+      for (let size = members.length; size >= 1; size = Math.floor(size / 2)) {
+        const taken = members.slice(0, size);
+        if (!this.mayStart(stream, members[0], this.bucketOf(taken).seconds)) continue;
+        this.readySums[stream] = list.filter((at) => !taken.includes(at));
+        return taken;
+      }
+    return [];
+  }
+
+  /**
+   * A bucket of each kind. First those with the longest tail (Jackson's rule for one machine with tails), then the longest: what is left
+   * gets company meanwhile, and pays its latency once.
+   */
+  private longestFirst(kinds: readonly (readonly number[])[]): readonly (readonly number[])[] {
+    const buckets = kinds.map((alike) => {
+      const members = this.fullBucket(alike);
+      const tail = members.reduce((most, at) => Math.max(most, this.tail[at]), 0);
+      return { members, tail, seconds: this.bucketOf(members).seconds };
+    });
+    return buckets.sort((a, b) => b.tail - a.tail || b.seconds - a.seconds).map(({ members }) => members);
+  }
+
+  /** As many of some sums of one kind as a bucket holds, the first of them for sure. */
+  private fullBucket(alike: readonly number[]): readonly number[] {
+    const { tasks } = this.schedule;
+    const members: number[] = [];
+    let [bytes, alone] = [0, 0];
+    for (const at of alike) {
       bytes += tasks[at].collective?.bytes ?? 0;
       alone += tasks[at].seconds;
-      if (bytes > this.options.bucketBytes || this.secondsTogether([...members, at]) > alone) break;
+      const isTooMuch = bytes > this.options.bucketBytes || this.secondsTogether([...members, at]) > alone;
+      if (members.length > 0 && isTooMuch) break;
       members.push(at);
     }
-    for (let size = members.length; size >= 1; size = Math.floor(size / 2)) {
-      const taken = members.slice(0, size);
-      if (!this.mayStart(stream, first, this.bucketOf(taken).seconds)) continue;
-      this.readySums[stream] = list.filter((at) => !taken.includes(at));
-      return taken;
-    }
-    return [];
+    return members;
   }
 
   /** Whether a stream may run a task for so long: what kernels need before it, and is soon ready, must not be too late then. */
