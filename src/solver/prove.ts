@@ -113,7 +113,7 @@ function answer(
   // the search for a price starts at price 0 anyway.
   const priceFirst = relaxed?.breaksRows === true || prepared.fold !== undefined;
   // No choice lies between two multiples of the quantum.
-  const proven = Math.ceil(search.solve(net, priceFirst) / net.quantum) * net.quantum;
+  const proven = Math.ceil(search.solve(net, priceFirst, prepared.presolved) / net.quantum) * net.quantum;
   const { counts } = workspace.eliminator;
   const statistics = {
     variables: problem.domains.length,

@@ -6,7 +6,7 @@
  */
 import { ascend, type AscentLimits } from '../dual/ascent.ts';
 import { closeCore } from './close-core.ts';
-import { ASCENT, ELIMINATION, PARETO, SEARCH } from './limits.ts';
+import { ASCENT, PARETO, SEARCH } from './limits.ts';
 import { Trws } from '../dual/trws.ts';
 import type { Workspace } from './workspace.ts';
 import { Fusion } from './fusion-moves.ts';
@@ -16,13 +16,16 @@ import { gapOf } from '../problem/cost.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
 import type { MultiplierHost } from '../dual/multipliers.ts';
 import { type FoldedHost, startFromFolded } from './folded-start.ts';
+import { presolve, PresolveMemo, type ReducedNetwork } from './reduced-network.ts';
 import { priceRows, type Priced } from './row-prices.ts';
 import { branchVariable, fuseTriangles } from '../reduce/fuse.ts';
 import { type Log, STEP } from '../network/proof-log.ts';
 import type { Incumbent, SearchHost } from './search-host.ts';
 import { either, type StepState, valuesOf } from './steps.ts';
 import type { StepName } from '../types.ts';
-import { addPrices, amountsAt, rowVariables } from '../network/rows.ts';
+import { addPrices, amountsAt } from '../network/rows.ts';
+
+const REDUCED = either('reduced', 'no choice is left');
 
 export class Search {
   readonly #host: SearchHost;
@@ -62,8 +65,9 @@ export class Search {
    *
    * @param priceFirst whether the price of the only row is looked for at once, because the row is known to bind or a
    * repeated network makes a price cheap to find, instead of first asking what holds without rows
+   * @param presolved what is known of the network with these rows under other bounds
    */
-  solve(net: Network, priceFirst = false): number {
+  solve(net: Network, priceFirst = false, presolved = new PresolveMemo()): number {
     this.#slack = net.slack;
     if (net.rows.length === 0) {
       this.proof = { log: net.log, rows: false };
@@ -76,8 +80,11 @@ export class Search {
         : this.#withoutRows(net.clone(), (search, free) => search.solve(free));
     if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
     this.proof = { log: net.log, rows: true };
-    if (!this.#prepare(net)) return Infinity;
-    return Math.max(relaxed, this.#solveRows(net));
+    const state = (found?: ReducedNetwork): StepState => ({ net: found?.net ?? net, ...REDUCED(found !== undefined) });
+    const reduced = this.#step('presolve', net, () => presolved.reduced(net, this.#workspace), state);
+    if (reduced === undefined) return Infinity;
+    this.proof = { log: reduced.net.log, rows: true };
+    return Math.max(relaxed, this.#solveRows(reduced));
   }
 
   /** `solve` for a network whose row prices (units of 2^-20) are known from elsewhere: no search for them. */
@@ -116,17 +123,7 @@ export class Search {
 
   /** Reduction and easy eliminations; false when nothing is left. */
   #prepare(net: Network): boolean {
-    return this.#step('presolve', net, () => this.#presolve(net), either('reduced', 'no choice is left'));
-  }
-
-  #presolve(net: Network): boolean {
-    const { reducer, eliminator } = this.#workspace;
-    if (!reducer.reduce(net)) return false;
-    const keep = net.rows.length > 0 ? rowVariables(net) : undefined;
-    const limits = keep === undefined ? ELIMINATION.easy : { ...ELIMINATION.easy, keep };
-    net.log.push(STEP.whole);
-    if (eliminator.run(net, limits) === 'infeasible') return false;
-    return reducer.reduce(net);
+    return this.#step('presolve', net, () => presolve(net, this.#workspace), REDUCED);
   }
 
   #proposeAt(net: Network, at: Int32Array): void {
@@ -361,18 +358,20 @@ export class Search {
   }
 
   /** Price search on the rows, then pruning and Pareto elimination at the best prices. */
-  #solveRows(net: Network): number {
+  #solveRows(reduced: ReducedNetwork): number {
+    const { net } = reduced;
     const outcome = (found: Priced | number): StepState =>
       typeof found === 'number' ? { outcome: 'the rows do not bind', bound: found } : { outcome: `${net.rows.length} priced`, bound: found.best.bound }; // prettier-ignore
-    const priced = this.#step('multipliers', net, () => this.#priceRows(net), outcome);
+    const priced = this.#step('multipliers', net, () => this.#priceRows(reduced), outcome);
     if (typeof priced === 'number') return priced;
     const { best, converged } = priced;
     this.proof = { log: best.net.log, rows: true };
     return this.#explore(best.net, best.messages, best.bound, 0, converged);
   }
 
-  #priceRows(net: Network): Priced | number {
-    return priceRows(net, {
+  #priceRows(reduced: ReducedNetwork): Priced | number {
+    const { net } = reduced;
+    return priceRows(reduced, {
       ...this.#prices(),
       ascend: (priced, messages, limits) => this.#ascend(priced, messages, limits),
       folded: this.#foldedHost(net),

@@ -6,7 +6,7 @@ import { ascend, type AscentLimits } from '../dual/ascent.ts';
 import { ASCENT } from './limits.ts';
 import { Trws } from '../dual/trws.ts';
 import { type Fold, foldOf, gatherMessages, spreadChoice, spreadMessages } from '../fold/fold.ts';
-import { type Tied, tieBlocks } from '../fold/tied.ts';
+import type { Tied } from '../fold/tied.ts';
 import { searchWithinGap } from './gap-restricted.ts';
 import type { Network } from '../network/network.ts';
 import { bracketOf, type Bracket, type SupportingLine } from '../dual/multipliers.ts';
@@ -14,6 +14,7 @@ import { evaluatePositions, oneOpt } from '../dual/rounding.ts';
 import type { PricedState } from './price-memo.ts';
 import { mixLayers } from './layer-mix.ts';
 import { relink } from './path-relinking.ts';
+import { type ReducedNetwork, withBounds } from './reduced-network.ts';
 import { addPrices, amountsAt, constantAt } from '../network/rows.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -54,21 +55,20 @@ export function startFromFolded(
  * @returns undefined where nothing repeats; no bracket where the row does not bind
  */
 export function foldedBracket(
-  net: Network,
+  reduced: ReducedNetwork,
   cap: bigint,
   host: FoldedHost,
 ): { readonly bracket: Bracket | undefined; readonly messages: (net: Network) => Trws } | undefined {
-  const fold = foldOf(net);
-  if (fold === undefined) return undefined;
+  const { net, fold, tied } = reduced;
+  if (fold === undefined || tied === undefined) return undefined;
   const { bound } = net.rows[0];
-  const tied = tieBlocks(net, fold);
   const known = host.workspace.prices.of(tied.net);
   const tried: { price: bigint; messages: Trws; best?: Int32Array }[] = [{ price: -1n, messages: new Trws(tied.net) }];
   // Messages of a price below are the better start: from one above, where few choices are in play, the way back is long.
   const below = (price: bigint): Trws =>
     tried.reduce((a, b) => (b.price <= price && b.price > a.price ? b : a)).messages;
   const stateAt = (price: bigint, sweeps: number): PricedState => {
-    const priced = tied.net.clone();
+    const priced = withBounds(tied.net, net.rows);
     addPrices(priced, [price > cap ? cap : price]);
     const messages = below(price - 1n).on(priced);
     // What was the best elsewhere may be it here, where messages alone lead to a far worse choice.
@@ -118,7 +118,7 @@ export function foldedBracket(
     }
     if (!isBetween) mixLayers(net, { cheap, small }, fold.layer, charged, host);
   }
-  const short = fold.short.clone();
+  const short = withBounds(fold.short, net.rows);
   addPrices(short, [charged]);
   const untied = host.workspace.prices.of(fold.short);
   const messages = looseMessages(fold, tied, below(price), short);

@@ -10,6 +10,7 @@ import { networkOf } from '../network/from-problem.ts';
 import type { Network } from '../network/network.ts';
 import { Pool } from '../store/pool.ts';
 import { PriceMemo } from './price-memo.ts';
+import { PresolveMemo } from './reduced-network.ts';
 import type { Problem } from '../types.ts';
 
 /** Problems of fewer variables are not worth a fold. */
@@ -19,6 +20,8 @@ export const FOLD_VARIABLES = 1500;
 export class PreparedProblem {
   readonly pool = new Pool();
   readonly prices = new PriceMemo();
+  /** Of `net` with rows. */
+  readonly presolved = new PresolveMemo();
   /** The cheapest choice without rows, once it is known, and whether messages have proven that it is. */
   relaxed: { readonly choice: Int32Array; readonly tight: boolean } | undefined;
   #net: Network | undefined;

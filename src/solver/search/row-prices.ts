@@ -10,6 +10,7 @@ import type { Network } from '../network/network.ts';
 import { addPrices, amountsAt, largestPrice } from '../network/rows.ts';
 import { foldedBracket, type FoldedHost } from './folded-start.ts';
 import { ASCENT } from './limits.ts';
+import type { ReducedNetwork } from './reduced-network.ts';
 
 /** A network at the best prices of its rows, and whether its messages have converged. */
 export interface Priced {
@@ -26,7 +27,8 @@ interface PricingHost extends MultiplierHost {
 }
 
 /** The best prices of the rows; a bound where that is all that is left to say. */
-export function priceRows(net: Network, host: PricingHost): Priced | number {
+export function priceRows(reduced: ReducedNetwork, host: PricingHost): Priced | number {
+  const { net } = reduced;
   let begin = (priced: Network): Trws => new Trws(priced);
   const caps = net.rows.map((_, r) => largestPrice(net, r));
   const evaluateDual = (wanted: readonly bigint[], sweeps: number): DualEvaluation => {
@@ -41,7 +43,7 @@ export function priceRows(net: Network, host: PricingHost): Priced | number {
     return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
   };
   if (net.rows.length > 1) return { best: priceMany(net, evaluateDual, host), converged: false };
-  const near = foldedBracket(net, caps[0], host.folded);
+  const near = foldedBracket(reduced, caps[0], host.folded);
   if (near === undefined) return { best: priceOne(net, evaluateDual, host), converged: false };
   if (near.bracket === undefined) {
     const relaxed = host.withoutRows(near.messages);

@@ -1,0 +1,87 @@
+/**
+ * A network with rows after presolve, and the short networks that stand for it. How much of a row may be used plays no part in either:
+ * a plan whose peak is over the budget is sought again under a lower bound of the same row, and shares them.
+ * In: a network after presolve. Out, each computed on first use: its fold and the network whose middle blocks are tied.
+ */
+import { type Fold, foldOf } from '../fold/fold.ts';
+import { type Tied, tieBlocks } from '../fold/tied.ts';
+import type { Network, NetworkRow } from '../network/network.ts';
+import { STEP } from '../network/proof-log.ts';
+import { rowVariables } from '../network/rows.ts';
+import { ELIMINATION } from './limits.ts';
+import type { Workspace } from './workspace.ts';
+
+interface Shape {
+  readonly fold: Fold | undefined;
+  readonly tied: Tied | undefined;
+}
+
+export class ReducedNetwork {
+  #shape: { found: Shape | undefined };
+
+  /** @param net not to be changed from now on */
+  constructor(
+    readonly net: Network,
+    shape: { found: Shape | undefined } = { found: undefined },
+  ) {
+    this.#shape = shape;
+  }
+
+  /** The same under other bounds of its rows. */
+  under(rows: readonly NetworkRow[]): ReducedNetwork {
+    return new ReducedNetwork(withBounds(this.net, rows), this.#shape);
+  }
+
+  /** The short network, under the bounds that were asked for first; undefined where nothing repeats. */
+  get fold(): Fold | undefined {
+    return this.#found.fold;
+  }
+
+  /** The tied network, under the bounds that were asked for first; undefined where nothing repeats. */
+  get tied(): Tied | undefined {
+    return this.#found.tied;
+  }
+
+  get #found(): Shape {
+    if (this.#shape.found === undefined) {
+      const fold = foldOf(this.net);
+      this.#shape.found = { fold, tied: fold && tieBlocks(this.net, fold) };
+    }
+    return this.#shape.found;
+  }
+}
+
+/** A copy of a network whose rows have the bounds of these. */
+export function withBounds(net: Network, rows: readonly NetworkRow[]): Network {
+  const copy = net.clone();
+  rows.forEach(({ bound }, r) => (copy.rows[r] = { ...copy.rows[r], bound }));
+  return copy;
+}
+
+/** Reduction and easy eliminations, in place; false when no choice is left. */
+export function presolve(net: Network, { reducer, eliminator }: Pick<Workspace, 'reducer' | 'eliminator'>): boolean {
+  if (!reducer.reduce(net)) return false;
+  const limits = net.rows.length === 0 ? ELIMINATION.easy : { ...ELIMINATION.easy, keep: rowVariables(net) };
+  net.log.push(STEP.whole);
+  if (eliminator.run(net, limits) === 'infeasible') return false;
+  return reducer.reduce(net);
+}
+
+/** Reduced networks of one problem by what its rows hold. */
+export class PresolveMemo {
+  readonly #known = new Map<string, ReducedNetwork>();
+
+  /**
+   * @param net the problem's network with rows; used up where it is the first with them
+   * @returns undefined when presolve has left no choice: `net` holds the proof
+   */
+  reduced(net: Network, workspace: Pick<Workspace, 'reducer' | 'eliminator'>): ReducedNetwork | undefined {
+    const key = net.rows.map(({ amounts }) => amounts.join()).join(';');
+    const known = this.#known.get(key);
+    if (known !== undefined) return known.under(net.rows);
+    if (!presolve(net, workspace)) return undefined;
+    const reduced = new ReducedNetwork(net);
+    this.#known.set(key, reduced);
+    return reduced;
+  }
+}
