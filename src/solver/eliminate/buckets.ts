@@ -12,6 +12,7 @@ import { minimise, type KernelInput } from './min-sum.ts';
 import type { Factor, Network } from '../network/network.ts';
 import { compress } from '../network/compress.ts';
 import { EliminationHeap } from './heap.ts';
+import { KeyTable } from '../store/keys.ts';
 import { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
 import { STEP } from '../network/proof-log.ts';
@@ -65,7 +66,6 @@ interface Scoped {
 }
 
 interface Prepared {
-  readonly key: string;
   readonly factors: readonly Factor[];
   readonly positions: readonly number[];
   readonly neighbours: readonly number[];
@@ -76,8 +76,11 @@ interface Prepared {
 export class Eliminator {
   readonly counts: EliminationCounts = { computed: 0, found: 0, largestTable: 0, cells: 0 };
   readonly #pool: Pool;
-  readonly #outcomes = new Map<string, Outcome>();
-  readonly #scopes = new Map<string, Scoped>();
+  /** Costs and tables of variables, numbered by content. */
+  readonly #contents = new KeyTable();
+  readonly #scopes: Scoped[] = [];
+  /** By the slack, then by content. */
+  readonly #outcomes = new Map<number, Outcome[]>();
   readonly #positions = new PairMap();
 
   constructor(pool: Pool) {
@@ -94,6 +97,8 @@ export class Eliminator {
     const heap = new EliminationHeap(net.count);
     const prepared: (Prepared | undefined)[] = new Array<Prepared | undefined>(net.count).fill(undefined);
     let spent = 0;
+    const outcomes = this.#outcomes.get(limits.slack) ?? [];
+    this.#outcomes.set(limits.slack, outcomes);
     for (let v = 0; v < net.count; v++) {
       if (net.gone[v] === 1 || limits.keep?.[v] === 1) continue;
       const p = this.#prepare(net, v);
@@ -107,13 +112,13 @@ export class Eliminator {
       const p = prepared[v] ?? this.#prepare(net, v);
       // Another elimination may have joined its neighbours since it was queued.
       if (limits.series === true && !admissible(net, p, limits)) continue;
-      const key = `${p.key}|${limits.slack}`;
-      let outcome = this.#outcomes.get(key);
+      const { content } = p.scoped;
+      let outcome: Outcome | undefined = outcomes[content];
       if (outcome === undefined) {
         if (spent + p.scoped.work > limits.totalWork) return 'too-large';
         spent += p.scoped.work;
         outcome = this.#compute(net, v, p, limits.slack);
-        this.#outcomes.set(key, outcome);
+        outcomes[content] = outcome;
         this.counts.computed++;
       } else {
         this.counts.found++;
@@ -124,7 +129,7 @@ export class Eliminator {
         values: net.values[v],
         factors: p.factors,
         domains: p.neighbours.map((u) => ({ variable: u, values: net.values[u] })),
-        known: { content: p.scoped.content, positions: this.#positions },
+        known: { content, positions: this.#positions },
       });
       const before = net.series === undefined ? [] : net.factorsOf(v);
       for (const id of net.incident[v].slice()) net.removeFactor(id);
@@ -168,21 +173,22 @@ export class Eliminator {
     return true;
   }
 
-  /** Canonical view of a variable's bucket: sorted factors, local numbering, memo key and score. */
+  /** Canonical view of a variable's bucket: sorted factors, local numbering, content and score. */
   #prepare(net: Network, v: number): Prepared {
-    const entries: { factor: Factor; position: number }[] = [];
+    const entries: Entry[] = [];
     for (const id of net.incident[v]) {
       const factor = net.factors[id];
       if (factor !== undefined) entries.push({ factor, position: factor.vars.indexOf(v) });
     }
-    entries.sort((a, b) => a.factor.table.id - b.factor.table.id || a.position - b.position || compareMaps(a, b));
+    sortEntries(entries);
     const neighbours: number[] = [];
-    let key = `${net.unary[v]}`;
+    // The table says how many maps follow.
+    const key = this.#contents.begin().add(net.unary[v]);
     for (const { factor, position } of entries) {
-      key += `;${factor.table.id}`;
+      key.add(factor.table.id);
       for (let k = 0; k < factor.vars.length; k++) {
         if (k === position) {
-          key += `,v${factor.maps[k]}`;
+          key.add(-1).add(factor.maps[k]);
           continue;
         }
         let local = neighbours.indexOf(factor.vars[k]);
@@ -190,16 +196,14 @@ export class Eliminator {
           local = neighbours.length;
           neighbours.push(factor.vars[k]);
         }
-        key += `,${local}:${factor.maps[k]}`;
+        key.add(local).add(factor.maps[k]);
       }
     }
-    let scoped = this.#scopes.get(key);
-    if (scoped === undefined) {
-      scoped = this.#scope(net, v, entries, neighbours);
-      this.#scopes.set(key, scoped);
-    }
+    const content = key.end();
+    const known: Scoped | undefined = this.#scopes[content];
+    const scoped = known ?? this.#scope(net, v, entries, neighbours, content);
+    this.#scopes[content] = scoped;
     return {
-      key,
       factors: entries.map((e) => e.factor),
       positions: entries.map((e) => e.position),
       neighbours,
@@ -207,12 +211,7 @@ export class Eliminator {
     };
   }
 
-  #scope(
-    net: Network,
-    v: number,
-    entries: readonly { factor: Factor; position: number }[],
-    neighbours: readonly number[],
-  ): Scoped {
+  #scope(net: Network, v: number, entries: readonly Entry[], neighbours: readonly number[], content: number): Scoped {
     const pool = this.#pool;
     let own = -1;
     const joints: number[] = neighbours.map(() => -1);
@@ -229,7 +228,7 @@ export class Eliminator {
     let cells = 1;
     for (const j of joints) cells *= pool.classesOf(j);
     const width = own < 0 ? net.size[v] : pool.classesOf(own);
-    return { cells, work: cells * width, joints, own, content: this.#scopes.size };
+    return { cells, work: cells * width, joints, own, content };
   }
 
   #compute(net: Network, v: number, p: Prepared, slack: number): Outcome {
@@ -269,10 +268,31 @@ export class Eliminator {
   }
 }
 
-function compareMaps(
-  a: { readonly factor: Factor; readonly position: number },
-  b: { readonly factor: Factor; readonly position: number },
-): number {
+/** A factor of a variable, and at which of its places that stands. */
+interface Entry {
+  readonly factor: Factor;
+  readonly position: number;
+}
+
+function compareEntries(a: Entry, b: Entry): number {
+  return a.factor.table.id - b.factor.table.id || a.position - b.position || compareMaps(a, b);
+}
+
+/** Sorts in place: most lists have two or three entries. */
+function sortEntries(list: Entry[]): void {
+  if (list.length > 24) {
+    list.sort(compareEntries);
+    return;
+  }
+  for (let k = 1; k < list.length; k++) {
+    const entry = list[k];
+    let at = k;
+    for (; at > 0 && compareEntries(list[at - 1], entry) > 0; at--) list[at] = list[at - 1];
+    list[at] = entry;
+  }
+}
+
+function compareMaps(a: Entry, b: Entry): number {
   for (let k = 0; k < a.factor.maps.length; k++) {
     const d = a.factor.maps[k] - b.factor.maps[k];
     if (d !== 0) return d;

@@ -17,7 +17,7 @@ export function refineColours(net: Network, rounds: number): Int32Array {
     colour[i] = first.end();
   }
   let classes = first.count;
-  const content = contents(net);
+  const { begin, content, other } = sidesOf(net);
   for (let round = 0; round < rounds; round++) {
     const keys = new KeyTable();
     const next = new Int32Array(net.count).fill(-1);
@@ -27,14 +27,10 @@ export function refineColours(net: Network, rounds: number): Int32Array {
     for (let i = 0; i < net.count; i++) {
       if (net.gone[i] === 1) continue;
       seen.length = 0;
-      for (const id of net.incident[i]) {
-        const f = net.factors[id];
-        if (f === undefined) continue;
-        const side = f.vars[0] === i ? 0 : 1;
-        const a = 2 * content[id] + side;
-        const b = colour[f.vars[1 - side]];
-        let name = sides.get(a, b);
-        if (name < 0) sides.set(a, b, (name = count++));
+      for (let s = begin[i]; s < begin[i + 1]; s++) {
+        const b = colour[other[s]];
+        let name = sides.get(content[s], b);
+        if (name < 0) sides.set(content[s], b, (name = count++));
         seen.push(name);
       }
       ascending(seen);
@@ -49,13 +45,36 @@ export function refineColours(net: Network, rounds: number): Int32Array {
   return apart(net, colour);
 }
 
-/** One number per edge; edges of equal table and maps share it. */
-function contents(net: Network): Int32Array {
+/** Sides of edges by variable: those of variable i are begin[i] .. begin[i + 1] - 1. */
+interface Sides {
+  readonly begin: Int32Array;
+  /** One number for each side; sides of edges of equal table and maps share it. */
+  readonly content: Int32Array;
+  /** The variable on the far side. */
+  readonly other: Int32Array;
+}
+
+function sidesOf(net: Network): Sides {
   const keys = new KeyTable();
-  return Int32Array.from(net.factors, (f) => {
-    if (f === undefined) return -1;
-    return keys.begin().add(f.table.id).add(f.maps[0]).add(f.maps[1]).end();
-  });
+  const edges = new Int32Array(net.factors.length);
+  for (let e = 0; e < edges.length; e++) {
+    const f = net.factors[e];
+    if (f !== undefined) edges[e] = keys.begin().add(f.table.id).add(f.maps[0]).add(f.maps[1]).end();
+  }
+  const begin = new Int32Array(net.count + 1);
+  const content: number[] = [];
+  const other: number[] = [];
+  for (let i = 0; i < net.count; i++) {
+    for (const id of net.gone[i] === 1 ? [] : net.incident[i]) {
+      const f = net.factors[id];
+      if (f === undefined) continue;
+      const side = f.vars[0] === i ? 0 : 1;
+      content.push(2 * edges[id] + side);
+      other.push(f.vars[1 - side]);
+    }
+    begin[i + 1] = content.length;
+  }
+  return { begin, content: Int32Array.from(content), other: Int32Array.from(other) };
 }
 
 /** Sorts in place: most lists have two or three entries. */
