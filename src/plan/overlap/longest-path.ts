@@ -25,11 +25,13 @@ export interface LongestPath {
   readonly stretches: readonly PathStretch[];
 }
 
-/** The work of a model's steps under that price of buckets which is worth more for one plan. */
-export function stepWorkFor(model: Model, options: { readonly launchSeconds: number; readonly bucketBytes: number }, choice: Int32Array): StepWork {
+/** The work of a model's steps under that price of buckets which is worth more for one plan, and the path of that plan. */
+export function stepWorkFor(model: Model, options: { readonly launchSeconds: number; readonly bucketBytes: number }, choice: Int32Array): { readonly work: StepWork; readonly path: LongestPath } {
   const share = new StepWork(model, { ...options, bucketPrice: 'share' });
+  const path = longestPath(share, choice);
   const added = new StepWork(model, { ...options, bucketPrice: 'added', like: share });
-  return longestPath(added, choice).seconds > longestPath(share, choice).seconds ? added : share;
+  const other = longestPath(added, choice);
+  return other.seconds > path.seconds ? { work: added, path: other } : { work: share, path };
 } // prettier-ignore
 
 /** Seconds are sums of doubles in two orders: no plan is dropped for a difference as small as this share. */

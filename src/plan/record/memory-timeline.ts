@@ -46,9 +46,14 @@ interface Buffer {
   end: number;
 }
 
+/** Uses by model in the order of `inProgramOrder`: many plans of one model are looked at. */
+const ORDERED = new WeakMap<Model, readonly Use[]>();
+
 export function planMemoryTimeline(model: Model, choice: Int32Array, table: OperatorTable): PlanMemoryTimeline {
   return new Walk(model, choice, table).run();
 }
+
+const NO_USES: readonly [Use, readonly Hop[]][] = [];
 
 class Walk {
   private readonly buffers: Buffer[] = [];
@@ -81,11 +86,11 @@ class Walk {
   run(): PlanMemoryTimeline {
     const { graph, flow } = this.model;
     const routes = new Routes(this.model, this.choice);
-    const ofNode = new Map<number, [Use, Hop[]][]>();
-    const atValue = new Map<number, [Use, Hop[]][]>();
-    const atCopy = new Map<number, [Use, Hop[]][]>();
+    const ofNode = new Map<number, [Use, readonly Hop[]][]>();
+    const atValue = new Map<number, [Use, readonly Hop[]][]>();
+    const atCopy = new Map<number, [Use, readonly Hop[]][]>();
     const makers = new Set<number>();
-    for (const use of inProgramOrder(this.model.uses)) {
+    for (const use of inProgramOrder(this.model)) {
       const hops = routes.of(use);
       if (use.at.kind === 'input') {
         if (hops[0]?.copy === 'made') makers.add(use.copy);
@@ -98,7 +103,7 @@ class Walk {
       if (this.pointAt.has(n)) this.pointAt.set(n, this.now + 1);
       if (flow.alias[n] < 0) {
         if (node.kind === 'placeholder') this.placeholder(n, routes);
-        else this.call(n, ofNode.get(n) ?? [], atCopy, routes);
+        else this.call(n, ofNode.get(n) ?? NO_USES, atCopy, routes);
         for (const value of flow.results[n])
           for (const [use, hops] of atValue.get(value) ?? []) this.output(use, hops, n);
       }
@@ -109,7 +114,7 @@ class Walk {
     for (const [buffer, old] of this.untilRead) buffer.end = Math.max(buffer.end, old.end);
     for (const buffer of this.toEnd) buffer.end = this.now;
     return {
-      intervals: this.buffers.filter((b) => b.bytes > 0).map(({ ...b }) => b),
+      intervals: this.buffers.filter((b) => b.bytes > 0),
       nodeOfPoint: Int32Array.from(this.nodeOfPoint),
       pointOfNode: this.pointOfNode,
     };
@@ -142,8 +147,8 @@ class Walk {
 
   private call(
     n: number,
-    uses: readonly [Use, Hop[]][],
-    waiting: ReadonlyMap<number, readonly [Use, Hop[]][]>,
+    uses: readonly [Use, readonly Hop[]][],
+    waiting: ReadonlyMap<number, readonly [Use, readonly Hop[]][]>,
     routes: Routes,
   ): void {
     const { graph, flow } = this.model;
@@ -251,9 +256,14 @@ class Walk {
 }
 
 /** Uses by nodes in their order, then what the program returns: the order in which shared copies are made. */
-function inProgramOrder(uses: readonly Use[]): Use[] {
-  const at = (use: Use): number => (use.at.kind === 'input' ? use.at.node : Infinity);
-  return uses.map((use, i) => ({ use, i })).sort((a, b) => compare(at(a.use), at(b.use)) || a.i - b.i).map(({ use }) => use); // prettier-ignore
+function inProgramOrder(model: Model): readonly Use[] {
+  let ordered = ORDERED.get(model);
+  if (ordered === undefined) {
+    const at = (use: Use): number => (use.at.kind === 'input' ? use.at.node : Infinity);
+    // Equal ones keep their order.
+    ORDERED.set(model, (ordered = [...model.uses].sort((a, b) => compare(at(a), at(b)))));
+  }
+  return ordered;
 }
 
 function compare(a: number, b: number): number {
@@ -268,6 +278,18 @@ function push<K, V>(map: Map<K, V[]>, key: K, item: V): void {
 
 /** Points of the curve that a plan keeps. */
 const CURVE_POINTS = 96;
+
+/** The most bytes alive at once, without what is alive there. */
+export function peakBytesOf({ intervals, nodeOfPoint }: PlanMemoryTimeline): number {
+  const change = new Float64Array(nodeOfPoint.length + 1);
+  for (const { start, end, bytes } of intervals) {
+    change[start] += bytes;
+    change[end + 1] -= bytes;
+  }
+  let [bytes, most] = [0, 0];
+  for (const more of change) if ((bytes += more) > most) most = bytes;
+  return most;
+}
 
 /** The memory timeline that a plan records. */
 export function planTimeline(model: Model, memory: PlanMemoryTimeline): PlanTimeline {

@@ -13,6 +13,8 @@ export interface Hop {
   readonly copyId?: number;
 }
 
+const NONE: readonly Hop[] = [];
+
 /**
  * How values get from the placement that their producer leaves to the placements that uses demand, under a choice. A shared
  * copy is made by the first use that asks for it, so uses are to be asked in program order, once each.
@@ -40,11 +42,11 @@ export class Routes {
   }
 
   /** The redistributions of a use, in order; none when the value is where it is wanted. */
-  of(use: Use): Hop[] {
+  of(use: Use): readonly Hop[] {
     const { model } = this;
     const owned = this.owned(use.value);
     const wanted = this.demanded(use);
-    if (owned === wanted) return [];
+    if (owned === wanted) return NONE;
     const type = model.charges.typeOf(model.flow.values[use.value]);
     const copy = use.copy < 0 ? -1 : model.copies[use.copy].copy[this.choice[model.copies[use.copy].variable]];
     const direct = model.charges.seconds(type, owned, wanted);

@@ -55,14 +55,14 @@ export async function overlappedStep(result: PlannedResult, known: readonly Know
   const pool = new CandidatePool(prepared, {}, choice, { ...plan, ...plan.objective });
   const [base] = pool.candidates;
   const enoughSeconds = base.simulatedSeconds * (1 - WORTH);
-  const work = stepWorkFor(prepared.model, { launchSeconds: LAUNCH_SECONDS, bucketBytes: DEFAULT_BUCKET_BYTES }, choice);
+  const { work, path } = stepWorkFor(prepared.model, { launchSeconds: LAUNCH_SECONDS, bucketBytes: DEFAULT_BUCKET_BYTES }, choice);
   const admitted = known.filter((other) => pool.admits(other.choice));
-  const paths = [{ choice, path: longestPath(work, choice) }];
+  const paths = [{ choice, path }];
   for (const other of admitted) {
     if (deadline.isOver) break;
-    const path = longestPath(work, other.choice);
-    paths.push({ choice: other.choice, path });
-    if (path.seconds < enoughSeconds) pool.add(other.choice, path.seconds);
+    const its = longestPath(work, other.choice);
+    paths.push({ choice: other.choice, path: its });
+    if (its.seconds < enoughSeconds) pool.add(other.choice, its.seconds);
   }
   const { best } = pool;
   const { sizes } = prepared.model.space.mesh;

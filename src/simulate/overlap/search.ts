@@ -99,7 +99,7 @@ export async function searchOverlap(prepared: Candidates & Pick<Prepared, 'given
   const launchSeconds = options.launchSeconds ?? LAUNCH_SECONDS;
   const pool = new CandidatePool(prepared, simulation, choice);
   for (const start of starts) if (pool.admits(start)) pool.add(start);
-  const work = stepWorkFor(prepared.model, { launchSeconds, bucketBytes: DEFAULT_BUCKET_BYTES }, pool.best.choice);
+  const { work } = stepWorkFor(prepared.model, { launchSeconds, bucketBytes: DEFAULT_BUCKET_BYTES }, pool.best.choice);
   const search = new Alternation(prepared, work, bins, pool, deadline);
   for (const start of starts) if (pool.admits(start)) search.know(start);
   await search.alternate(rounds);

@@ -4,9 +4,8 @@
  */
 
 import { conflictOf } from '../../plan/restrict/conflict.ts';
-import { peakOf } from '../../cost/memory/peak.ts';
 import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
-import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
+import { peakBytesOf, planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';
 import { leastMemoryBound, memoryOf } from '../../plan/memory/least-memory.ts';
@@ -124,7 +123,7 @@ export function budgetedBytes(
   choice: Int32Array,
 ): number {
   if (!holdsPeak(request)) return stateMemory(model, choice).peakBytes;
-  return peakOf(planMemoryTimeline(model, choice, table).intervals).peakBytes;
+  return peakBytesOf(planMemoryTimeline(model, choice, table));
 }
 
 /** What the devices of one group send in one step. */
