@@ -75,6 +75,17 @@ export function addShifted(
   for (let a = 0; a < size; a++) rest[a] += weight * (shifts[start + map[a]] - to[start + map[a]]);
 }
 
+/** Whether `count` entries from `a` on are those from `b` on. */
+export function areEqual(values: Float64Array, a: number, b: number, count: number): boolean {
+  for (let k = 0; k < count; k++) if (values[a + k] !== values[b + k]) return false;
+  return true;
+}
+
+/** Copies `count` entries from `from` on to `to` on, which lie apart. */
+export function moveEntries(values: Float64Array, from: number, to: number, count: number): void {
+  for (let k = 0; k < count; k++) values[to + k] = values[from + k];
+}
+
 /** Takes a number from some entries. */
 export function lower(values: Float64Array, from: number, to: number, by: number): void {
   for (let a = from; a < to; a++) values[a] -= by;

@@ -27,6 +27,8 @@ export interface Sides {
   readonly place: Int32Array;
   /** Part of its cost that a variable gives each edge. */
   readonly share: Float64Array;
+  /** 1: the k-th variable of the order has the sides that the one before it has, one by one. */
+  readonly isTwin: Uint8Array;
   /** Most values of a variable, and most classes of a side. */
   readonly largest: number;
   readonly widest: number;
@@ -113,8 +115,26 @@ export function sidesOf(net: Network, rank: Int32Array, weights?: Float64Array):
     for (let s = middle[i]; s < begin[i + 1]; s++) later += weight[s];
     share[i] = 1 / Math.max(earlier, later, 1);
   }
-  return { start, order, begin, middle, slot, other, weight, maps, cells, minPairs, along, place, share, largest, widest };
+  const found = { start, order, begin, middle, slot, other, weight, maps, cells, minPairs, along, place, share, largest, widest };
+  return { ...found, isTwin: Uint8Array.from(order, (i, k) => (k > 0 && areTwins(found, order[k - 1], i) ? 1 : 0)) };
 } // prettier-ignore
+
+function areTwins(
+  { begin, middle, slot, weight, maps, cells, minPairs, along }: Omit<Sides, 'isTwin'>,
+  i: number,
+  j: number,
+): boolean {
+  const [a, b] = [begin[i], begin[j]];
+  const count = begin[i + 1] - a;
+  if (begin[j + 1] - b !== count || middle[j] - b !== middle[i] - a) return false;
+  for (let k = 0; k < count; k++) {
+    if (cells[a + k] !== cells[b + k] || maps[a + k] !== maps[b + k] || ((slot[a + k] ^ slot[b + k]) & 1) === 1)
+      return false;
+    if (weight[a + k] !== weight[b + k] || minPairs[a + k] !== minPairs[b + k] || along[a + k] !== along[b + k])
+      return false;
+  }
+  return true;
+}
 
 /** The table of an edge taken apart along one of its axes, where the variable there is known to be a pair of alternatives. */
 function splitAlong(net: Network, edge: number, side: 0 | 1): MinPairs | null {

@@ -10,6 +10,7 @@ import {
   addMapped,
   addShifted,
   addSlice,
+  areEqual,
   copyEntries,
   firstLeast,
   giveShare,
@@ -17,6 +18,7 @@ import {
   leastByAlternative,
   lesserAlternative,
   lower,
+  moveEntries,
   smallest,
   storeShifts,
   throughColumns,
@@ -112,12 +114,46 @@ export class Trws {
    */
   sweep(): number {
     const { order } = this;
-    for (const i of order) this.#step(i, true);
+    const { isTwin } = this.#sides;
+    for (let k = 0; k < order.length; k++)
+      if (isTwin[k] === 0 || !this.#repeat(order[k], order[k - 1], true)) this.#step(order[k], true);
     let bound = this.net.constant;
-    for (let k = order.length - 1; k >= 0; k--) bound += this.#step(order[k], false);
+    let gain = 0;
+    for (let k = order.length - 1; k >= 0; k--) {
+      // Of equal layers that advance in lock step each does what the one before it has done.
+      const isLike = k + 1 < order.length && isTwin[k + 1] === 1 && this.#repeat(order[k], order[k + 1], false);
+      if (!isLike) gain = this.#step(order[k], false);
+      bound += gain;
+    }
     this.sweeps++;
     this.#steps += 2 * order.length;
     return bound;
+  }
+
+  /** Does for variable i what was done just now for its twin j, where both have the same costs and messages; else false. */
+  #repeat(i: number, j: number, forward: boolean): boolean {
+    if (this.#unary[i] !== this.#unary[j]) return false;
+    const { start, to, shifts, least } = this;
+    const slots = this.#slot;
+    const ahead = this.#begin[j] - this.#begin[i];
+    for (let s = this.#begin[i]; s < this.#begin[i + 1]; s++) {
+      const own = start[slots[s]];
+      if (!areEqual(to, own, start[slots[s + ahead]], start[slots[s] + 1] - own)) return false;
+    }
+    const from = forward ? this.#middle[i] : this.#begin[i];
+    const end = forward ? this.#begin[i + 1] : this.#middle[i];
+    for (let s = from; s < end; s++) {
+      const slot = slots[s];
+      const like = slots[s + ahead];
+      const there = start[slot ^ 1];
+      const width = start[(slot ^ 1) + 1] - there;
+      moveEntries(to, start[like ^ 1], there, width);
+      if (forward) continue;
+      moveEntries(shifts, start[like], start[slot], start[slot + 1] - start[slot]);
+      moveEntries(shifts, start[like ^ 1], there, width);
+      least[slot >> 1] = least[like >> 1];
+    }
+    return true;
   }
 
   /** Sends the messages of variable i to its later (forward) or earlier neighbours; returns its part of the bound. */
