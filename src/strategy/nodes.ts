@@ -88,54 +88,65 @@ export function nodeStrategies(
   refuseBodies(unknown);
   if (unknown.length > 0 && options.unknown === 'refuse') throw unknownError(unknown, graph);
   refuseNothing(graph, unknown);
-  const shared = new Map<string, NodeStrategies>();
-  // For every value, the pending reductions that its producer can leave.
+  const shared = new Map<string, SharedNode>();
+  // For every value, the pending reductions that its producer can leave, and the strided cuts.
   const reachable = new Int32Array(flow.values.length);
-  const cut: Cuts = { of: new Array<readonly CutPattern[]>(flow.values.length).fill(NO_CUTS), fewer: 0 };
+  const cuts = new Array<readonly CutPattern[]>(flow.values.length).fill(NO_CUTS);
+  let fewerStrides = 0;
   const nodes = graph.nodes.map((node, index): NodeStrategies | null => {
     if (flow.alias[index] >= 0) return null;
     checkTime?.();
     const inputs = flow.inputs[index];
-    const key = contentKey(node, inputs, flow, reachable, cut.of);
+    const key = contentKey(node, inputs, flow, reachable, cuts);
     let found = shared.get(key);
     if (found === undefined) {
-      found = {
-        ...expandNode(node, index, flow, table, space, reachable, cut.of, options, checkTime),
-        content: shared.size,
-      };
+      const own = expandNode(node, index, flow, table, space, reachable, cuts, options, checkTime);
+      found = { strategies: { ...own, content: shared.size }, left: [] };
       shared.set(key, found);
     }
-    const results = flow.results[index];
-    for (let k = 0; k < results.length; k++) {
-      if (results[k] < 0) continue;
-      reachable[results[k]] = partialsOf(found.set, k, space);
-      // What a program is given is cut in one piece; its orders of mesh dims are no strides to be handed on.
-      if (node.kind === 'call' && (options.strided ?? 'off') !== 'off')
-        noteCuts(cut, results[k], patternsOf(leftOf(found.set, k), space));
-    }
-    return found;
+    const { strategies, left } = found;
+    // What a program is given is cut in one piece; its orders of mesh dims are no strides to be handed on.
+    const strides = node.kind === 'call' && (options.strided ?? 'off') !== 'off';
+    flow.results[index].forEach((value, k) => {
+      if (value < 0) return;
+      const { partials, patterns, few } = (left[k] ??= leftOf(strategies.set, k, space, strides));
+      reachable[value] = partials;
+      if (few.length < patterns.length) fewerStrides++;
+      cuts[value] = few;
+    });
+    return strategies;
   });
   return {
     nodes,
-    fewerStrides: cut.fewer,
+    fewerStrides,
     replicatedUnknown: unknown.map(({ target, count }) => ({ target, count })),
     options,
   };
 }
 
-interface Cuts {
-  /** By value: the strided cuts that its producer can leave. */
-  readonly of: (readonly CutPattern[])[];
-  fewer: number;
+/** Nodes of equal content: their strategies, and by result what these leave. */
+interface SharedNode {
+  readonly strategies: NodeStrategies;
+  readonly left: Left[];
+}
+
+/** What strategies can leave of a result. */
+interface Left {
+  /** Pending reductions, a bit a code. */
+  readonly partials: number;
+  /** Strided cuts. */
+  readonly patterns: readonly CutPattern[];
+  /** Those of them that are handed on. */
+  readonly few: readonly CutPattern[];
 }
 
 const NO_CUTS: readonly CutPattern[] = [];
 
-function noteCuts(cut: Cuts, value: number, found: readonly CutPattern[]): void {
-  if (found.length === 0) return;
-  const few = fewFactors(found);
-  if (few.length < found.length) cut.fewer++;
-  cut.of[value] = few;
+function leftOf(set: StrategySet, result: number, space: ShardingSpace, strides: boolean): Left {
+  const partials = partialsOf(set, result, space);
+  if (!strides) return { partials, patterns: NO_CUTS, few: NO_CUTS };
+  const patterns = patternsOf(shardingsOf(set, result), space);
+  return { partials, patterns, few: fewFactors(patterns) };
 }
 
 function expandNode(
@@ -205,7 +216,7 @@ function placements(
 }
 
 /** Ids of the shardings that strategies leave of a result, with repeats; -1 where it is masked off. */
-function* leftOf(set: StrategySet, result: number): Generator<number> {
+function* shardingsOf(set: StrategySet, result: number): Generator<number> {
   const width = set.inputCount + set.outputCount;
   for (let s = 0; s < set.count; s++) yield set.specs[s * width + set.inputCount + result];
 }

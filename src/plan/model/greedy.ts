@@ -45,21 +45,21 @@ export function propagate(model: Model, problem: Problem, start: ReadonlyMap<num
 /** The value of `v` with the least unary cost plus edges to decided neighbours; -1 if none is finite. */
 function cheapest(problem: Problem, edges: Int32Array, choice: Int32Array, v: number): number {
   const size = problem.domains[v];
-  const unary = problem.vectors[problem.unary[v]];
-  const total = Float64Array.from(unary);
+  const total = new Float64Array(problem.vectors[problem.unary[v]]);
   const { first, second, table, firstMap, secondMap } = problem.edges;
   for (const e of edges) {
+    const isFirst = first[e] === v;
+    const decided = choice[isFirst ? second[e] : first[e]];
+    if (decided < 0) continue;
     const { columns, costs } = problem.tables[table[e]];
-    const other = first[e] === v ? second[e] : first[e];
-    if (choice[other] < 0) continue;
     const rowOf = firstMap[e] < 0 ? undefined : problem.maps[firstMap[e]];
     const columnOf = secondMap[e] < 0 ? undefined : problem.maps[secondMap[e]];
-    for (let a = 0; a < size; a++) {
-      const x = first[e] === v ? a : choice[other];
-      const y = first[e] === v ? choice[other] : a;
-      const row = rowOf === undefined ? x : rowOf[x];
-      const column = columnOf === undefined ? y : columnOf[y];
-      total[a] += costs[row * columns + column];
+    if (isFirst) {
+      const column = columnOf === undefined ? decided : columnOf[decided];
+      for (let a = 0; a < size; a++) total[a] += costs[(rowOf === undefined ? a : rowOf[a]) * columns + column];
+    } else {
+      const row = columns * (rowOf === undefined ? decided : rowOf[decided]);
+      for (let a = 0; a < size; a++) total[a] += costs[row + (columnOf === undefined ? a : columnOf[a])];
     }
   }
   let best = -1;

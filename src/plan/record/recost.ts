@@ -110,12 +110,13 @@ export function recost(
     });
   });
   checkTies(graph, placed, space);
+  const homeOf = homesOf(graph);
   let k = 0;
   for (const { output, value } of flow.outputs) {
     if (value < 0) continue;
     const planned = decoded.outputs[k++];
     const to = space.parse(planned.placement);
-    const home = homeOf(graph, output);
+    const home = homeOf(output);
     const [enters] = home === undefined ? [to] : placed.get(home.name)!;
     if (enters !== to)
       throw internalError(
@@ -142,21 +143,25 @@ export function recost(
 }
 
 /**
- * The placeholder whose placement an output must have: the tensor that a gradient is of, or that the next step reads instead.
- * Sought here anew, by role, name and state: what the problem was built from is not asked.
+ * Finds the placeholder whose placement an output must have: the tensor that a gradient is of, or that the next step reads
+ * instead. Sought here anew, by role, name and state: what the problem was built from is not asked.
  */
-function homeOf({ nodes }: Graph, { role, of, stateName }: Output): Node | undefined {
-  if (role === 'output') return undefined;
-  const isState = role === 'newstate';
-  const home = nodes.find(
-    ({ kind, meta }) =>
-      kind === 'placeholder' &&
-      (meta.role === 'state') === isState &&
-      meta.roleName === of &&
-      (!isState || meta.stateName === stateName),
-  );
-  if (home === undefined) throw internalError(`plan returns a ${role} of ${of}, which no input of the graph is`);
-  return home;
+function homesOf({ nodes }: Graph): (output: Output) => Node | undefined {
+  const key = (isState: boolean, name: string | undefined, state: string | undefined): string =>
+    JSON.stringify(isState ? [name, state] : [name]);
+  const homes = new Map<string, Node>();
+  for (const node of nodes) {
+    if (node.kind !== 'placeholder') continue;
+    const { role, roleName, stateName } = node.meta;
+    const own = key(role === 'state', roleName, stateName);
+    if (!homes.has(own)) homes.set(own, node);
+  }
+  return ({ role, of, stateName }) => {
+    if (role === 'output') return undefined;
+    const home = homes.get(key(role === 'newstate', of, stateName));
+    if (home === undefined) throw internalError(`plan returns a ${role} of ${of}, which no input of the graph is`);
+    return home;
+  };
 }
 
 /** Names of one tensor are placed the same way. */
