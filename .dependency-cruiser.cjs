@@ -295,6 +295,8 @@ const doors = {
   'solver/eliminate': ['buckets', 'pareto'],
   'solver/fold': ['fold', 'tied'],
   'solver/reduce': ['presolve', 'reduced-cost-fixing', 'fuse'],
+  'solver/search/answer': ['certify', 'conflicts', 'lexicographic'],
+  'solver/search/primal': ['folded-start', 'fusion-moves', 'gap-restricted'],
   'zoo/recipes/inputs': ['roles', 'model-facts'],
   'zoo/sweep/threads': ['pool', 'local-pool', 'thread-pool', 'thread-main'],
 };

@@ -4,17 +4,17 @@
  * choice. Whether the relaxation is tight is asked first; else branch and bound searches with the rows.
  */
 import { tiedChoice, solveTightRelaxation } from './search/tight-relaxation.ts';
-import { prove } from './search/certify.ts';
+import { prove } from './search/answer/certify.ts';
 import { evaluate } from './check/verify.ts';
 import { PreparedProblem } from './search/prepared.ts';
-import { anyChoice, explain } from './search/conflicts.ts';
+import { anyChoice, explain } from './search/answer/conflicts.ts';
 import { gapOf, isLeast, openGap } from './problem/cost.ts';
 import { installRows, type PlainRow, plainRows } from './network/rows.ts';
 import type { StepState } from './search/steps.ts';
 import { makeWorkspace, type Workspace } from './search/workspace.ts';
 import { Search } from './search/branch-and-bound.ts';
 import type { SearchHost } from './search/search-host.ts';
-import { smallestOptimum } from './search/lexicographic.ts';
+import { smallestOptimum } from './search/answer/lexicographic.ts';
 import type { Problem, Solution, SolveOptions } from './types.ts';
 
 /** `solve` in mode `prove`, synchronously, with our own engine only. */

@@ -8,7 +8,7 @@ import { priceMany, priceOne, type DualEvaluation, type MultiplierHost } from '.
 import { Trws } from '../dual/trws.ts';
 import type { Network } from '../network/network.ts';
 import { addPrices, amountsAt, largestPrice } from '../network/rows.ts';
-import { foldedBracket, type FoldedHost } from './folded-start.ts';
+import { foldedBracket, type FoldedHost } from './primal/folded-start.ts';
 import { ASCENT } from './limits.ts';
 import type { ReducedNetwork } from './reduced-network.ts';
 

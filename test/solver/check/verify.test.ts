@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { STEP } from '../../../src/solver/check/certificate-format.ts';
 import { hashProblem, NO_CHOICE, verifyCertificate } from '../../../src/solver/check/verify.ts';
-import { eliminationCertificate } from '../../../src/solver/search/certify.ts';
+import { eliminationCertificate } from '../../../src/solver/search/answer/certify.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { Certificate, Problem, Solution } from '../../../src/solver/types.ts';
 import { bruteForce, type Flavour, randomChoice } from '../check-support.ts';

@@ -1,7 +1,7 @@
 /** Fused choices against enumeration. */
 import { expect, test } from 'vitest';
 import { makeWorkspace } from '../../../src/solver/search/workspace.ts';
-import { Fusion } from '../../../src/solver/search/fusion-moves.ts';
+import { Fusion } from '../../../src/solver/search/primal/fusion-moves.ts';
 import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
 import { evaluatePositions } from '../../../src/solver/dual/rounding.ts';
 import { ProblemBuilder } from '../../../src/solver/problem/builder.ts';

@@ -2,8 +2,8 @@
 import { expect, test } from 'vitest';
 import { evaluatePositions } from '../../../src/solver/dual/rounding.ts';
 import { amountsAt, installRows, plainRows } from '../../../src/solver/network/rows.ts';
-import { mixLayers } from '../../../src/solver/search/layer-mix.ts';
-import { relink } from '../../../src/solver/search/path-relinking.ts';
+import { mixLayers } from '../../../src/solver/search/primal/layer-mix.ts';
+import { relink } from '../../../src/solver/search/primal/path-relinking.ts';
 import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
 import { makeWorkspace } from '../../../src/solver/search/workspace.ts';
 import { build } from '../support.ts';

@@ -5,7 +5,7 @@
  */
 import { monotonicMilliseconds as milliseconds } from '../../../platform/platform.ts';
 import type { ThreadPort } from '../../../platform/types.ts';
-import { prove } from '../../search/certify.ts';
+import { prove } from '../../search/answer/certify.ts';
 import { networkOf } from '../../network/from-problem.ts';
 import type { Network } from '../../network/network.ts';
 import { Pool } from '../../store/pool.ts';

@@ -4,20 +4,16 @@
  * a solver's tolerances apply to the gap and not to the whole cost; a row with a price gets its slack as a column, at that
  * price, which makes the moved costs exact.
  */
+import type { LinearProgram } from '../../milp/linear-program.ts';
 import type { Fixed } from './reduced-cost-fixing.ts';
 
+/** The parts of a linear program that differ from one to the next: its lower bounds are zero. */
+type Columns = 'columns' | 'cost' | 'upper' | 'integer';
+type Rows = 'starts' | 'indices' | 'values' | 'rowLower' | 'rowUpper';
+
 /** A program in compressed rows, with the way back. Objective = (cost of the choice - bound) * scale. */
-export interface FinishProgram {
-  readonly columns: number;
+export interface FinishProgram extends Pick<LinearProgram, Columns | Rows> {
   readonly scale: number;
-  readonly cost: Float64Array;
-  readonly upper: Float64Array;
-  readonly integer: Uint8Array;
-  readonly starts: Int32Array;
-  readonly indices: Int32Array;
-  readonly values: Float64Array;
-  readonly rowLower: Float64Array;
-  readonly rowUpper: Float64Array;
   /** Column of every value and pair of the model, or -1. */
   readonly valueColumn: Int32Array;
   readonly cellColumn: Int32Array;

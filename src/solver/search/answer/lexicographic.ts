@@ -1,9 +1,9 @@
 /**
  * Ties: among all choices of least cost, the lexicographically smallest in the caller's order of variables.
  */
-import { allowOnly, Recosting } from '../problem/recost.ts';
+import { allowOnly, Recosting } from '../../problem/recost.ts';
 import type { Solver } from './conflicts.ts';
-import type { Problem, SolveOptions } from '../types.ts';
+import type { Problem, SolveOptions } from '../../types.ts';
 
 /**
  * Goes through the variables in order and lowers each as far as the optimum allows: one exact solve per attempt, each on a

@@ -2,9 +2,9 @@
  * Questions about feasibility alone, answered by the exact engine on a problem whose costs are replaced: which rows are in
  * each other's way, how much of a row any choice needs, and whether there is a choice at all.
  */
-import { plainRows, type PlainRow } from '../network/rows.ts';
-import { rowAsCost, withoutCosts } from '../problem/recost.ts';
-import type { Problem, Solution, SolveOptions } from '../types.ts';
+import { plainRows, type PlainRow } from '../../network/rows.ts';
+import { rowAsCost, withoutCosts } from '../../problem/recost.ts';
+import type { Problem, Solution, SolveOptions } from '../../types.ts';
 
 /** The engine, handed in so that this file does not import the file that imports it. */
 export type Solver = (problem: Problem, options: SolveOptions) => Solution;

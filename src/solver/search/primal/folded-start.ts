@@ -2,21 +2,21 @@
  * Warm starts from the folded network: sweeps of the short network cost little and save sweeps of the long one.
  * In: a long network of equal blocks. Out: its first messages, a first choice, and a bracket of the price of one row.
  */
-import { ascend, type AscentLimits } from '../dual/ascent.ts';
-import { ASCENT } from './limits.ts';
-import { Trws } from '../dual/trws.ts';
-import { type Fold, foldOf, gatherMessages, spreadChoice, spreadMessages } from '../fold/fold.ts';
-import type { Tied } from '../fold/tied.ts';
+import { ascend, type AscentLimits } from '../../dual/ascent.ts';
+import { ASCENT } from '../limits.ts';
+import { Trws } from '../../dual/trws.ts';
+import { type Fold, foldOf, gatherMessages, spreadChoice, spreadMessages } from '../../fold/fold.ts';
+import type { Tied } from '../../fold/tied.ts';
 import { searchWithinGap } from './gap-restricted.ts';
-import type { Network } from '../network/network.ts';
-import { bracketOf, type Bracket, type SupportingLine } from '../dual/multipliers.ts';
-import { evaluatePositions, oneOpt } from '../dual/rounding.ts';
-import type { PricedState } from './price-memo.ts';
+import type { Network } from '../../network/network.ts';
+import { bracketOf, type Bracket, type SupportingLine } from '../../dual/multipliers.ts';
+import { evaluatePositions, oneOpt } from '../../dual/rounding.ts';
+import type { PricedState } from '../price-memo.ts';
 import { mixLayers } from './layer-mix.ts';
 import { relink } from './path-relinking.ts';
-import { type ReducedNetwork, withBounds } from './reduced-network.ts';
-import { addPrices, amountsAt, constantAt } from '../network/rows.ts';
-import type { Workspace } from './workspace.ts';
+import { type ReducedNetwork, withBounds } from '../reduced-network.ts';
+import { addPrices, amountsAt, constantAt } from '../../network/rows.ts';
+import type { Workspace } from '../workspace.ts';
 
 /** A choice is far above the bound by more than so much of what it costs with its prices. */
 const FAR = 0.01;

@@ -4,11 +4,11 @@
  * Variables of equal content share what any of them takes, so that what one layer has found serves all.
  * In: a network without rows and choices of it. Out: positions, or nothing where what they take is too much.
  */
-import type { Eliminator } from '../eliminate/buckets.ts';
-import { ELIMINATION } from './limits.ts';
-import { KeyTable } from '../store/keys.ts';
-import type { Network } from '../network/network.ts';
-import type { Reducer } from '../reduce/presolve.ts';
+import type { Eliminator } from '../../eliminate/buckets.ts';
+import { ELIMINATION } from '../limits.ts';
+import { KeyTable } from '../../store/keys.ts';
+import type { Network } from '../../network/network.ts';
+import type { Reducer } from '../../reduce/presolve.ts';
 
 /** Choices that are gathered before they are fused; the next time there are twice as many. */
 const FIRST = 4;

@@ -3,8 +3,8 @@
  * some layers from the one and some from the other. Walking from the first to the second, one variable at a time in a
  * given order, passes all of them; the cheapest that keeps every row is the answer.
  */
-import type { Network } from '../network/network.ts';
-import { amountsAt } from '../network/rows.ts';
+import type { Network } from '../../network/network.ts';
+import { amountsAt } from '../../network/rows.ts';
 
 /** Cheapest choice on the path from `start` to `end` that keeps all rows, or undefined when none on the way does. */
 export function relink(net: Network, start: Int32Array, end: Int32Array, order: Int32Array): Int32Array | undefined {

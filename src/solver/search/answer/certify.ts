@@ -2,13 +2,13 @@
  * Certification: the checker replays the proof log of the search.
  * In: a problem, a choice, a proof log. Out: a certificate that the checker accepted, and the bound that it proves.
  */
-import { isLeast } from '../problem/cost.ts';
-import { STEP } from '../check/certificate-format.ts';
-import { hashProblem, verifyHashed, NO_CHOICE } from '../check/verify.ts';
-import type { Pool } from '../store/pool.ts';
-import { certificateOf, type Log } from '../network/proof-log.ts';
-import type { PlainRow } from '../network/rows.ts';
-import type { Certificate, CertificateRow, Problem } from '../types.ts';
+import { isLeast } from '../../problem/cost.ts';
+import { STEP } from '../../check/certificate-format.ts';
+import { hashProblem, verifyHashed, NO_CHOICE } from '../../check/verify.ts';
+import type { Pool } from '../../store/pool.ts';
+import { certificateOf, type Log } from '../../network/proof-log.ts';
+import type { PlainRow } from '../../network/rows.ts';
+import type { Certificate, CertificateRow, Problem } from '../../types.ts';
 
 /** What the checker accepted. */
 interface Proven {

@@ -4,14 +4,14 @@
  * side of that seam, and what is in no layer, are free, at the price of the row.
  * In: a network with one row, a choice that breaks it and one that keeps it, the layer of every variable. Out: proposed choices.
  */
-import { ascend } from '../dual/ascent.ts';
-import { ASCENT, ELIMINATION } from './limits.ts';
-import { addSlice } from '../dual/inner-loops.ts';
-import { Trws } from '../dual/trws.ts';
-import { evaluatePositions } from '../dual/rounding.ts';
-import { addPrices, amountsAt } from '../network/rows.ts';
-import { Network } from '../network/network.ts';
-import type { Workspace } from './workspace.ts';
+import { ascend } from '../../dual/ascent.ts';
+import { ASCENT, ELIMINATION } from '../limits.ts';
+import { addSlice } from '../../dual/inner-loops.ts';
+import { Trws } from '../../dual/trws.ts';
+import { evaluatePositions } from '../../dual/rounding.ts';
+import { addPrices, amountsAt } from '../../network/rows.ts';
+import { Network } from '../../network/network.ts';
+import type { Workspace } from '../workspace.ts';
 
 /** Seams tried, each a layer further, until one keeps the row: free layers may take more than either choice does there. */
 const SEAMS = 3;

@@ -4,13 +4,13 @@
  * a cutoff within a small part of the gap instead, and eliminates what is left.
  * In: a network and its messages. Out: proposed choices; nothing is proven.
  */
-import type { Trws } from '../dual/trws.ts';
-import type { Eliminator } from '../eliminate/buckets.ts';
-import { ELIMINATION } from './limits.ts';
-import { paretoEliminate } from '../eliminate/pareto.ts';
-import type { Network } from '../network/network.ts';
-import type { ReducedCostFixing } from '../reduce/reduced-cost-fixing.ts';
-import type { Reducer } from '../reduce/presolve.ts';
+import type { Trws } from '../../dual/trws.ts';
+import type { Eliminator } from '../../eliminate/buckets.ts';
+import { ELIMINATION } from '../limits.ts';
+import { paretoEliminate } from '../../eliminate/pareto.ts';
+import type { Network } from '../../network/network.ts';
+import type { ReducedCostFixing } from '../../reduce/reduced-cost-fixing.ts';
+import type { Reducer } from '../../reduce/presolve.ts';
 
 export interface GapHost {
   readonly fixing: ReducedCostFixing;

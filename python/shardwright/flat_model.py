@@ -1,0 +1,115 @@
+"""A model as a function of flat tensors, which is what graphs are captured from.
+
+In: an `nn.Module`, its inputs by name, a loss. Out: a module of the same parameters whose inputs and outputs are tensors alone, and
+how its output was nested.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from .errors import CaptureError
+
+
+@dataclass
+class FlatCall:
+    """What a captured call is made of, and how its output was nested."""
+
+    model: nn.Module
+    bound: Mapping[str, Any]
+    loss: Any
+    targets: int
+    spec: Any = None
+    count: int = 0
+
+
+class FlatModel(nn.Module):
+    """The model as a function of its flat tensors that returns flat tensors, under the model's own names."""
+
+    def __init__(self, model: nn.Module, bound: Mapping[str, Any], loss: Any, targets: int) -> None:
+        super().__init__()
+        # Shared, not registered again: names stay those of the model, and what is swapped here is swapped there.
+        self.__dict__["_modules"] = model._modules
+        self.__dict__["_parameters"] = model._parameters
+        self.__dict__["_buffers"] = model._buffers
+        self.training = model.training
+        # One name of ours: any other could be one of the model's.
+        self.__dict__["_shardwright"] = FlatCall(model, bound, loss, targets)
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        call: FlatCall = self.__dict__["_shardwright"]
+        inputs = iter(tensors)
+
+        def put(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return next(inputs)
+            if isinstance(value, Mapping):
+                return {key: put(member) for key, member in value.items()}
+            if isinstance(value, (list, tuple)):
+                return type(value)(put(member) for member in value)
+            return value
+
+        named = {name: put(value) for name, value in call.bound.items()}
+        extra = [named.pop(f"target {k}") for k in range(call.targets)]
+        call.spec, leaves = _outputs(_chosen(_call(call.model, named), call.loss, extra))
+        call.count = len(leaves)
+        return tuple(leaves) if len(leaves) != 1 else leaves[0]
+
+
+def _call(model: nn.Module, named: dict[str, Any]) -> Any:
+    """Calls a model with inputs by name, those of `*args` by position."""
+    parameters = inspect.signature(model.forward).parameters
+    rest = next((n for n, p in parameters.items() if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
+    if rest is None:
+        positional = [named.pop(n) for n, p in parameters.items() if p.kind is inspect.Parameter.POSITIONAL_ONLY and n in named]
+        return model(*positional, **named)
+    before = list(parameters)[: list(parameters).index(rest)]
+    positional = [named.pop(n) for n in before if n in named]
+    spread = [key for key in named if key.startswith(f"{rest}.")]
+    positional += [named.pop(key) for key in spread]
+    return model(*positional, **named)
+
+
+def _chosen(output: Any, loss: Any, targets: Sequence[Any]) -> Any:
+    if callable(loss):
+        return loss(output, *targets)
+    if loss is None:
+        own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+        if own is not None:
+            return own
+    return output
+
+
+def _outputs(value: Any) -> tuple[Any, list[Any]]:
+    """The tensors of an output, and how they are nested."""
+    leaves: list[Any] = []
+
+    def walk(member: Any, name: str) -> Any:
+        if isinstance(member, torch.Tensor):
+            leaves.append(member)
+            return len(leaves) - 1
+        if member is None:
+            return None
+        if isinstance(member, Mapping):
+            return {"dict": {str(key): walk(inner, f"{name}.{key}") for key, inner in member.items()}}
+        if isinstance(member, list):
+            return {"list": [walk(inner, f"{name}.{k}") for k, inner in enumerate(member)]}
+        if isinstance(member, tuple):
+            return {"tuple": [walk(inner, f"{name}.{k}") for k, inner in enumerate(member)]}
+        raise CaptureError(
+            "E_OUTPUT",
+            f"it is a {type(member).__name__}, not a tensor",
+            place=name,
+            hint="give loss=, so that the loss alone is returned, or make the model return tensors (of a language model: use_cache=False).",
+        )
+
+    spec = walk(value, "output")
+    if not leaves:
+        raise CaptureError("E_OUTPUT", "the model returns no tensor", place="output")
+    return spec, leaves
