@@ -2,6 +2,7 @@
  * The dual ascent with its stopping rule.
  * In: the messages of a network (long or folded), a target, a minimum progress. Out: the best bound; decoded choices on the way.
  */
+import { Extrapolation } from './extrapolation.ts';
 import type { Trws } from './trws.ts';
 import { oneOpt } from './rounding.ts';
 
@@ -16,6 +17,8 @@ export interface AscentLimits {
   readonly minSweeps?: number;
   /** Relative gap at which pruning and elimination take over; default 1e-7. */
   readonly close?: number;
+  /** Whether messages are extrapolated between sweeps; default false. */
+  readonly extrapolates?: boolean;
 }
 
 interface AscentOptions extends AscentLimits {
@@ -47,15 +50,18 @@ export function ascend(
     minProgress,
     minSweeps = 0,
     close = CLOSE,
+    extrapolates = false,
     onStall,
   }: AscentOptions,
 ): number {
   const { net } = messages;
   let bound = -Infinity;
   let before = -Infinity;
+  const extrapolation = extrapolates ? new Extrapolation(messages) : undefined;
   for (let k = 1; k <= sweeps; k++) {
     const reached = messages.sweep();
-    const level = k > 1 && reached - bound < minGain * Math.abs(bound);
+    const isUndone = k < sweeps && extrapolation?.after(k, reached) === false;
+    const level = k > 1 && !isUndone && reached - bound < minGain * Math.abs(bound);
     bound = Math.max(bound, reached);
     if (bound >= target() || stopped()) break;
     const known = Math.min(target(), 2 * Math.abs(bound) + 1) - bound;

@@ -202,9 +202,10 @@ export class Search {
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
       }
       if (depth === 0 && this.#isEnough(bound)) {
-        // What the messages say is replayed from the log.
-        if (this.#host.certifies === true) fixing.fix(net, this.#target() - 1, messages);
-        return Math.min(bound, this.#target());
+        // What the messages say is replayed from the log: nothing costs less than their bound.
+        const proven = Math.min(bound, this.best?.objective ?? Infinity);
+        if (this.#host.certifies === true) fixing.fix(net, proven - 1, messages);
+        return proven;
       }
       // A bound at the target is no end yet: sweeps round, and only what the pruned network says can be replayed.
       const guide = messages.decode();

@@ -32,13 +32,13 @@ export const ASCENT = {
   /** Of a long network after the sweeps of the short one that stands for it. */
   settling: { sweeps: 2, minProgress: 0.25 },
   /** At a price: it is evaluated as soon as a sweep gains less than this part of the bound. */
-  priced: { sweeps: 20, minGain: 1e-9, minProgress: 0.25 },
+  priced: { sweeps: 20, minGain: 1e-9, minProgress: 0.25, extrapolates: true },
   /** The short network at the best price of the tied one, whose messages the long one begins with. */
-  untied: { sweeps: 60, minProgress: 0.25 },
+  untied: { sweeps: 60, minProgress: 0.25, extrapolates: true },
   /** The few free layers between two choices that are mixed. */
   seam: { sweeps: 60, minProgress: 0.1 },
   /** A folded network at a price, where the best choice is far above the bound. */
-  far: { sweeps: 30, minProgress: 0.02 },
+  far: { sweeps: 30, minProgress: 0.02, extrapolates: true },
   /** Problems whose relaxation is expected to be tight. */
   tight: { sweeps: 200, minProgress: 0.25, minSweeps: 10, close: 0 },
   /** The bound from which ties are broken. */

@@ -81,8 +81,8 @@ export function foldedBracket(
       asked.best = before.best;
       return before;
     }
-    const { minProgress } = ASCENT.priced;
-    let { best, bound: reached } = ascendFolded(priced, messages, host, { sweeps, minProgress }, others);
+    const { minProgress, extrapolates } = ASCENT.priced;
+    let { best, bound: reached } = ascendFolded(priced, messages, host, { sweeps, minProgress, extrapolates }, others);
     // A choice far above the bound says little of what the best one takes, and begins the next price badly. What the row may hold
     // at its price is no part of what choices cost.
     if (best === undefined || evaluatePositions(priced, best) - reached > FAR * (reached - priced.constant))
