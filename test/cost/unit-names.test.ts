@@ -27,7 +27,7 @@ const WITHOUT_UNIT = new Set(
   INTRA_EFFICIENCY INTER_EFFICIENCY devicesPerTray usedPerHost hostSize idleDevices heldDevices oversubscription amount pue
   tokens steps goodput tokensPerStep tokensPerCurrency accelerators chips_per_host nvlink_domain accelerators_per_tray
   HEADROOM headroomOf p10 p50 p90 runs memoryRuns bias rank fitProbability weightedQuantile
-  part share processorsOf stateOf`.split(/\s+/),
+  part share processorsOf stateOf patience`.split(/\s+/),
 );
 
 /** Fields of the trace-event format, in microseconds (`timeline/trace.ts`), and of `data/hardware.json`, whose units stand inside. */

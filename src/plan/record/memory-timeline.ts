@@ -280,7 +280,7 @@ function push<K, V>(map: Map<K, V[]>, key: K, item: V): void {
 const CURVE_POINTS = 96;
 
 /** The most bytes alive at once, without what is alive there. */
-export function peakBytesOf({ intervals, nodeOfPoint }: PlanMemoryTimeline): number {
+export function timelinePeakBytes({ intervals, nodeOfPoint }: PlanMemoryTimeline): number {
   const change = new Float64Array(nodeOfPoint.length + 1);
   for (const { start, end, bytes } of intervals) {
     change[start] += bytes;

@@ -5,7 +5,7 @@
 
 import type { Prepared } from '../../plan/prepare.ts';
 import { decode, stateMemory, type Decoded } from '../../plan/record/decode.ts';
-import { peakBytesOf, planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
+import { timelinePeakBytes, planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { SimulatedPlan } from '../timeline/from-plan.ts';
@@ -76,7 +76,7 @@ export class CandidatePool {
   private fits(choice: Int32Array): boolean {
     const { model, table, request, budgetBytes } = this.prepared;
     if (!holdsPeak(request)) return true;
-    return peakBytesOf(planMemoryTimeline(model, choice, table)) <= budgetBytes;
+    return timelinePeakBytes(planMemoryTimeline(model, choice, table)) <= budgetBytes;
   }
 
   private simulated(choice: Int32Array, decoded?: DecodedPlan): OverlapCandidate {

@@ -5,7 +5,7 @@
 
 import { conflictOf } from '../../plan/restrict/conflict.ts';
 import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
-import { peakBytesOf, planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
+import { timelinePeakBytes, planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';
 import { leastMemoryBound, memoryOf } from '../../plan/memory/least-memory.ts';
@@ -123,7 +123,7 @@ export function budgetedBytes(
   choice: Int32Array,
 ): number {
   if (!holdsPeak(request)) return stateMemory(model, choice).peakBytes;
-  return peakBytesOf(planMemoryTimeline(model, choice, table));
+  return timelinePeakBytes(planMemoryTimeline(model, choice, table));
 }
 
 /** What the devices of one group send in one step. */
