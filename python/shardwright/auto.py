@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from . import errors
 from .command import plan as make_plan
 from .distribute import parallelize
+from .ending import let_threads_end_first
 from .errors import MismatchError, ShardwrightError
 from .folder import load
 from .graph_capture import capture
@@ -72,6 +73,7 @@ def auto_parallelize(
         except Exception as error:
             # The others wait for this rank: they hear of it before it ends.
             failed, fault = error, [("ShardwrightError", "E_RANK", f"rank {first} failed: {type(error).__name__}: {error}", None, None)]
+    let_threads_end_first()
     dist.broadcast_object_list(fault, src=first)
     if failed is not None:
         raise failed

@@ -16,6 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from .agreement import check_ranks
+from .ending import let_threads_end_first
 from .errors import MismatchError
 from .folder import Plan, load
 from .module import ParallelModule
@@ -67,6 +68,7 @@ def parallelize(
         for name in here.groups.values():
             dist.distributed_c10d._set_pg_timeout(timeout, dist.distributed_c10d._resolve_process_group(name))  # type: ignore[attr-defined]
     _check_model(model, opened)
+    let_threads_end_first()
     check_ranks(opened, device_mesh, check_hosts)
     _distribute(model, opened, device_mesh, here)
     module = ParallelModule(Run(model, opened, device_mesh, here, compile is True))

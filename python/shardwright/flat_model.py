@@ -43,6 +43,7 @@ class FlatModel(nn.Module):
         self.__dict__["_shardwright"] = FlatCall(model, bound, loss, targets)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
+        """Calls the model on the inputs' tensors, in their order."""
         call: FlatCall = self.__dict__["_shardwright"]
         inputs = iter(tensors)
 
