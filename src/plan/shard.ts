@@ -2,13 +2,13 @@
  * The door of planning. In: a graph, a request. Out: the best plan found with its bound and certificate, or why there is
  * none.
  */
-import { peakOf } from '../cost/memory/peak.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import type { Problem, Progress, ProveOptions, Solution } from '../solver/types.ts';
 import { leastMemoryBound } from './memory/least-memory.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import type { PlanCertificate } from './record/certificate.ts';
+import { timelinePeakBytes } from './record/memory-timeline.ts';
 import { Deadline } from './request/deadline.ts';
 import { holdsPeak, peakBinds, type PlanRequest } from './request/request.ts';
 import { conflictOf } from './restrict/conflict.ts';
@@ -91,7 +91,7 @@ export async function shardPrepared(
   const isOptimum = cheapest.status === 'optimal' && !peakBinds(request);
   for (const answer of isOptimum ? [preferred(prepared, cheapest, problem.rows), cheapest] : [cheapest]) {
     const memory = askedTimeline(prepared, answer.choice);
-    if (holds && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes) continue;
+    if (holds && memory !== undefined && timelinePeakBytes(memory) > budgetBytes) continue;
     return planned(answer === cheapest ? prepared : withNote(prepared, TIE_BREAK), answer, memory, certificate);
   }
   return heldWithin(prepared, solution, problem, certificate, deadline, { ...known, fits });

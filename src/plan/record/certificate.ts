@@ -30,7 +30,7 @@ const numbers = z.custom<number[]>((v) => Array.isArray(v) && v.every((x) => typ
 const row = z.union([z.strictObject({ row: z.int() }), z.strictObject({ time: z.int() })]);
 const certificate = schemaOf<Certificate>()(
   z.strictObject({
-    version: z.literal(2, 'only format 2 of certificates is read: solve again'),
+    version: z.literal(2, 'only format 2 of certificates is read: solve or plan again'),
     problem: z.string(),
     rows: z.array(row),
     steps: numbers,

@@ -2,12 +2,12 @@
  * Greedy propagation beside the search. In: a prepared request. Out: choices to start from, the better of two choices, or the
  * plan of `--solver propagate`.
  */
-import { peakOf } from '../../cost/memory/peak.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import { leastTotal } from '../../solver/problem/cost.ts';
 import type { Problem, Solution } from '../../solver/types.ts';
 import { defaultStart, propagate } from '../model/greedy.ts';
 import type { Prepared } from '../prepare.ts';
+import { timelinePeakBytes } from '../record/memory-timeline.ts';
 import { greedyFrom } from '../record/write.ts';
 import type { Deadline } from '../request/deadline.ts';
 import { holdsPeak } from '../request/request.ts';
@@ -77,7 +77,7 @@ export function propagated(prepared: Prepared): ShardResult {
     seconds,
   });
   const memory = askedTimeline(prepared, choice);
-  if (holdsPeak(prepared.request) && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes)
+  if (holdsPeak(prepared.request) && memory !== undefined && timelinePeakBytes(memory) > budgetBytes)
     return { status: 'infeasible', conflict: ['propagation does not fit the peak memory'], budgetBytes };
   return planned(prepared, solution, memory, NO_CERTIFICATE);
 }

@@ -2,7 +2,6 @@
  * Plans under a budget of peak memory. In: a prepared request, the solution of least seconds. Out: the plan whose peak is
  * within the budget, or why there is none.
  */
-import { peakOf } from '../../cost/memory/peak.ts';
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import { printGraph } from '../../graph/text/write.ts';
 import { evaluate } from '../../solver/check/verify.ts';
@@ -16,7 +15,7 @@ import { PeakProblems } from '../memory/peak-problems.ts';
 import { PeakMemoryPlanner } from '../memory/row-generation.ts';
 import { prepare, type Prepared } from '../prepare.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
-import { planMemoryTimeline } from '../record/memory-timeline.ts';
+import { planMemoryTimeline, timelinePeakBytes } from '../record/memory-timeline.ts';
 import type { Deadline } from '../request/deadline.ts';
 import {
   gapUnderMemory,
@@ -260,7 +259,7 @@ export async function leastBudget(
 }
 
 function peakBytesOf({ model, table }: Pick<Prepared, 'model' | 'table'>, choice: Int32Array): number {
-  return peakOf(planMemoryTimeline(model, choice, table).intervals).peakBytes;
+  return timelinePeakBytes(planMemoryTimeline(model, choice, table));
 }
 
 /** Assumptions of such plans, as they are printed. */

@@ -5,7 +5,7 @@
 
 import type { Prepared } from '../../plan/prepare.ts';
 import { decode, stateMemory, type Decoded } from '../../plan/record/decode.ts';
-import { timelinePeakBytes, planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
+import { planMemoryTimeline, timelinePeakBytes } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { SimulatedPlan } from '../timeline/from-plan.ts';

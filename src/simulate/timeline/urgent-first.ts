@@ -21,7 +21,7 @@ export interface ListOrder {
    * foreseen is late.
    */
   readonly patience: number;
-  /** Which of the ready sums go first: those that are made first, or those that most seconds of their own follow. */
+  /** Which of the sums that are ready go first: those that are made first, or those that the longest work waits for. */
   readonly sumsFirst: 'made' | 'long';
 }
 

@@ -15,6 +15,7 @@ import { EliminationHeap } from './heap.ts';
 import { KeyTable } from '../store/keys.ts';
 import { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
+import { sortShort } from '../store/short-sort.ts';
 import { STEP } from '../network/proof-log.ts';
 
 export interface EliminationLimits {
@@ -180,7 +181,7 @@ export class Eliminator {
       const factor = net.factors[id];
       if (factor !== undefined) entries.push({ factor, position: factor.vars.indexOf(v) });
     }
-    sortEntries(entries);
+    sortShort(entries, compareEntries);
     const neighbours: number[] = [];
     // The table says how many maps follow.
     const key = this.#contents.begin().add(net.unary[v]);
@@ -276,20 +277,6 @@ interface Entry {
 
 function compareEntries(a: Entry, b: Entry): number {
   return a.factor.table.id - b.factor.table.id || a.position - b.position || compareMaps(a, b);
-}
-
-/** Sorts in place: most lists have two or three entries. */
-function sortEntries(list: Entry[]): void {
-  if (list.length > 24) {
-    list.sort(compareEntries);
-    return;
-  }
-  for (let k = 1; k < list.length; k++) {
-    const entry = list[k];
-    let at = k;
-    for (; at > 0 && compareEntries(list[at - 1], entry) > 0; at--) list[at] = list[at - 1];
-    list[at] = entry;
-  }
 }
 
 function compareMaps(a: Entry, b: Entry): number {

@@ -5,6 +5,9 @@
 import { KeyTable } from '../store/keys.ts';
 import type { Network } from '../network/network.ts';
 import { PairMap } from '../store/pair-map.ts';
+import { sortShort } from '../store/short-sort.ts';
+
+const ascending = (a: number, b: number): number => a - b;
 
 /** Colour per variable after `rounds` rounds of refinement; -1 for variables that are gone. */
 export function refineColours(net: Network, rounds: number): Int32Array {
@@ -17,7 +20,7 @@ export function refineColours(net: Network, rounds: number): Int32Array {
     colour[i] = first.end();
   }
   let classes = first.count;
-  const { begin, content, other } = sidesOf(net);
+  const { begin, content, other } = edgeEnds(net);
   for (let round = 0; round < rounds; round++) {
     const keys = new KeyTable();
     const next = new Int32Array(net.count).fill(-1);
@@ -33,7 +36,7 @@ export function refineColours(net: Network, rounds: number): Int32Array {
         if (name < 0) sides.set(content[s], b, (name = count++));
         seen.push(name);
       }
-      ascending(seen);
+      sortShort(seen, ascending);
       keys.begin().add(colour[i]);
       for (const s of seen) keys.add(s);
       next[i] = keys.end();
@@ -45,16 +48,16 @@ export function refineColours(net: Network, rounds: number): Int32Array {
   return apart(net, colour);
 }
 
-/** Sides of edges by variable: those of variable i are begin[i] .. begin[i + 1] - 1. */
-interface Sides {
+/** Ends of edges by variable: those of variable i are begin[i] .. begin[i + 1] - 1. */
+interface EdgeEnds {
   readonly begin: Int32Array;
-  /** One number for each side; sides of edges of equal table and maps share it. */
+  /** One number for each end; ends of edges of equal table and maps on the same side share it. */
   readonly content: Int32Array;
-  /** The variable on the far side. */
+  /** The variable at the other end. */
   readonly other: Int32Array;
 }
 
-function sidesOf(net: Network): Sides {
+function edgeEnds(net: Network): EdgeEnds {
   const keys = new KeyTable();
   const edges = new Int32Array(net.factors.length);
   for (let e = 0; e < edges.length; e++) {
@@ -75,20 +78,6 @@ function sidesOf(net: Network): Sides {
     begin[i + 1] = content.length;
   }
   return { begin, content: Int32Array.from(content), other: Int32Array.from(other) };
-}
-
-/** Sorts in place: most lists have two or three entries. */
-function ascending(list: number[]): void {
-  if (list.length > 24) {
-    list.sort((a, b) => a - b);
-    return;
-  }
-  for (let k = 1; k < list.length; k++) {
-    const x = list[k];
-    let at = k;
-    for (; at > 0 && list[at - 1] > x; at--) list[at] = list[at - 1];
-    list[at] = x;
-  }
 }
 
 /** Rounds of telling twins apart: the last looks at variables 2^(rounds - 1) places away. */

@@ -27,7 +27,7 @@ export interface Bucket {
   readonly known?: BestPositions;
 }
 
-/** The best positions of eliminated variables of equal content, by the positions of their neighbours (two at most). */
+/** The best positions of eliminated variables of equal content, by a number that stands for the positions of their neighbours. */
 export interface BestPositions {
   readonly content: number;
   readonly positions: PairMap;

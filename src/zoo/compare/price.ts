@@ -5,7 +5,7 @@
 
 import { conflictOf } from '../../plan/restrict/conflict.ts';
 import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
-import { timelinePeakBytes, planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
+import { planMemoryTimeline, timelinePeakBytes } from '../../plan/record/memory-timeline.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';
 import { leastMemoryBound, memoryOf } from '../../plan/memory/least-memory.ts';
