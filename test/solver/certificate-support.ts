@@ -26,3 +26,36 @@ export function withList(certificate: Certificate, list: number, change: (list: 
 export function placesOf(certificate: Certificate, code: keyof typeof STEP): number[] {
   return [...stepsOf(certificate).entries()].flatMap(([at, step]) => (step[0] === STEP[code] ? [at] : []));
 }
+
+/** Every number of every list left out, and changed by a sign, by one, and by 1e9 units. */
+export function* changedLists(certificate: Certificate): Generator<Certificate> {
+  for (const [l, list] of certificate.lists.entries())
+    for (const [k, x] of list.entries()) {
+      yield withList(certificate, l, (old) => old.toSpliced(k, 1));
+      for (const y of [-x, x + 1, x - 1, x + 1e9, x - 1e9])
+        if (y !== x) yield withList(certificate, l, (old) => old.with(k, y));
+    }
+}
+
+/** Every step left out, said twice, at the end again or before its neighbour; pairs of deletions left out; every code and argument changed. */
+export function* changedSteps(certificate: Certificate): Generator<Certificate> {
+  const all = stepsOf(certificate);
+  const written = (steps: readonly Step[]): Certificate => ({ ...certificate, steps: steps.flat() });
+  for (const [at, step] of all.entries()) {
+    yield written(all.toSpliced(at, 1));
+    yield written(all.toSpliced(at, 0, step));
+    yield written([...all, step]);
+    if (at > 0) yield written(all.toSpliced(at - 1, 2, step, all[at - 1]));
+    if (step[0] === STEP.drop) yield withList(certificate, step[2], (list) => list.slice(2));
+  }
+  for (const [k, x] of certificate.steps.entries())
+    for (const y of [x + 1, x - 1, 0, 1e6, -1, 0.5])
+      if (y !== x) yield { ...certificate, steps: certificate.steps.with(k, y) };
+}
+
+/** Rows that are not there, left out, in another order, or listed twice. */
+export function* changedRows(certificate: Certificate): Generator<Certificate> {
+  const { rows } = certificate;
+  for (const other of [[], [{ row: 99 }], [...rows, ...rows], [{ time: 3 }], rows.toReversed()])
+    yield { ...certificate, rows: other };
+}

@@ -1,13 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { asCertificate } from '../../../src/plan/record/certificate.ts';
 import { AnytimeRun } from '../../../src/solver/anytime/anytime-run.ts';
-import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
-import { costOf, Dual } from '../../../src/solver/anytime/bound/trws.ts';
-import { wholeBound, type WholeBound } from '../../../src/solver/anytime/finish/dual-certificate.ts';
-import { presolve, type Presolved } from '../../../src/solver/anytime/model/presolve.ts';
+import { costOf } from '../../../src/solver/anytime/bound/trws.ts';
+import { wholeBound } from '../../../src/solver/anytime/finish/dual-certificate.ts';
+import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
 import { allValues, BoundByParts } from '../../../src/solver/anytime/proof/bound-by-parts.ts';
 import { partsCertificate } from '../../../src/solver/anytime/proof/parts-certificate.ts';
-import { boundByParts, leastBound, type Part } from '../../../src/solver/anytime/proof/parts.ts';
+import { boundByParts, leastBound } from '../../../src/solver/anytime/proof/parts.ts';
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import { search } from '../../../src/solver/anytime/run/rounds.ts';
 import { STEP } from '../../../src/solver/check/certificate-format.ts';
@@ -15,29 +14,11 @@ import { type Verdict, verifyCertificate } from '../../../src/solver/check/verif
 import type { Certificate, Problem } from '../../../src/solver/types.ts';
 import { placesOf, stepsOf, withList, withSteps, type Step } from '../certificate-support.ts';
 import { build, enumerate, randomProblem, ring, so28 } from '../support.ts';
+import { partsOf } from './bounded.ts';
 
 /** What the checker says of a bound alone. */
 const proves = (problem: Problem, certificate: Certificate): Verdict =>
   verifyCertificate(problem, { choice: [], objective: Infinity, certificate });
-
-interface Bounded {
-  readonly reduced: Presolved;
-  readonly root: WholeBound;
-  readonly tree: Part;
-}
-
-/** Parts of a problem after a few steps of its whole bound; undefined where the reduction finds it infeasible. */
-function partsOf(problem: Problem, cost: number): Bounded | undefined {
-  const reduced = presolve(problem);
-  if (reduced === undefined) return undefined;
-  const ascent = new PriceAscent(new Dual(reduced.model));
-  for (let k = 0; k < 20; k++) ascent.step();
-  const root = wholeBound(allValues(problem, reduced), reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
-  const { lambda, toFirst, toSecond } = root.dual;
-  const start = { lambda, toFirst, toSecond, steps: 0 };
-  const tree = boundByParts({ model: root.whole.model, start, cost, deadline: Infinity, partMilliseconds: 0 });
-  return { reduced, root, tree };
-} // prettier-ignore
 
 /** A certificate with a tree, of a problem whose bound needs one; its parts are swept unless told otherwise. */
 function divided(swept?: boolean): {
