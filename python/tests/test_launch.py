@@ -95,7 +95,7 @@ dist.destroy_process_group()
 
 def on_two_hosts(place: Path, order: str) -> list[tuple[int, str]]:
     meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}", "--rdzv-id", "7", "--local-addr", "localhost"]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", *meeting]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", "--log-dir", str(place), *meeting]
     call = [*launch, script(place, TWO_HOSTS), order]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return ended([subprocess.Popen(call, env=environment(), text=True, **pipes) for _ in range(2)], 300)  # type: ignore[call-overload]

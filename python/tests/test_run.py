@@ -326,7 +326,7 @@ def test_a_process_that_dies_ends_all_with_its_message() -> None:
     with tempfile.TemporaryDirectory() as place:
         script = Path(place) / "dies.py"
         script.write_text(DIES)
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", str(script)]
+        launch = [sys.executable, "-m", "torch.distributed.run", "--log-dir", place, "--standalone", "--nproc-per-node", "4", str(script)]
         env = {**os.environ, "TESTS": str(Path(__file__).parent), "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
         run = subprocess.run(launch, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode != 0

@@ -18,7 +18,7 @@ interface Answer {
 }
 
 function check(): { readonly status: number | null; readonly answer: Answer } {
-  const { status, stdout, stderr } = spawnSync(python, ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '4', join(folder, 'check.py')], { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } }); // prettier-ignore
+  const { status, stdout, stderr } = spawnSync(python, ['-m', 'torch.distributed.run', '--log-dir', folder, '--standalone', '--nproc-per-node', '4', join(folder, 'check.py')], { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } }); // prettier-ignore
   const line = stdout.split('\n').find((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(stderr);
   return { status, answer: JSON.parse(line) as Answer };

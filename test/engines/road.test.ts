@@ -44,7 +44,7 @@ test('pip install, torchrun of four processes, five steps: the losses of one pro
   chmodSync(join(bin, 'shardwright'), 0o755);
   const env = { ...process.env, PYTHONPATH: '', PATH: `${bin}:${process.env.PATH ?? ''}`, OMP_NUM_THREADS: '1' };
   expect(execFileSync(own, ['-c', 'import shardwright; print(shardwright.__file__)'], { env, cwd: folder, encoding: 'utf8' })).toContain(join(folder, 'venv')); // prettier-ignore
-  const run = spawnSync(own, ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '4', join(root, 'examples/train_mlp.py')], { env, cwd: folder, encoding: 'utf8' }); // prettier-ignore
+  const run = spawnSync(own, ['-m', 'torch.distributed.run', '--log-dir', folder, '--standalone', '--nproc-per-node', '4', join(root, 'examples/train_mlp.py')], { env, cwd: folder, encoding: 'utf8' }); // prettier-ignore
   expect(run.status, run.stderr.slice(0, 6000)).toBe(0);
   const found = losses(run.stdout);
   const single = losses(execFileSync(python, ['-c', SINGLE], { encoding: 'utf8' }));

@@ -45,7 +45,7 @@ describe('a small Llama, by its plan', () => {
   test('one process', () => expectCurve(losses(run(join(example, 'train.py'), '--single')), 1), 300_000);
 
   test('four processes under torchrun, with the collectives that the README counts', () => {
-    expectCurve(losses(run('-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '4', join(example, 'train.py'))), 2); // prettier-ignore
+    expectCurve(losses(run('-m', 'torch.distributed.run', '--log-dir', folder, '--standalone', '--nproc-per-node', '4', join(example, 'train.py'))), 2); // prettier-ignore
     const { collectives } = JSON.parse(readFileSync(join(folder, 'plan/torch/collectives.json'), 'utf8')) as { collectives: { kind: string }[] }; // prettier-ignore
     const count = (kind: string): number => collectives.filter((c) => c.kind === kind).length;
     const readme = readFileSync(join(example, 'README.md'), 'utf8');
@@ -55,7 +55,7 @@ describe('a small Llama, by its plan', () => {
   describe('slurm.sh on two hosts of two devices', () => {
     beforeAll(() => {
       const scripts = {
-        torchrun: `exec '${python}' -m torch.distributed.run "$@"`,
+        torchrun: `exec '${python}' -m torch.distributed.run --log-dir '${folder}' "$@"`,
         scontrol: 'test "$1 $2 $3" = "show hostnames here[1-2]" && printf "localhost\\nother\\n"',
         srun: 'SLURM_NODEID=0 "$@" & first=$!; SLURM_NODEID=1 "$@" & second=$!; wait $first; a=$?; wait $second && exit $a',
       };

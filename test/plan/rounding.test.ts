@@ -1,5 +1,4 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { prepare } from '../../src/plan/prepare.ts';
@@ -12,6 +11,7 @@ import { recipeTable } from '../../src/report/text/summary.ts';
 import { priceRecipes } from '../../src/zoo/compare/compare.ts';
 import { cli, fixture } from '../cli/support.ts';
 import { load, planFor, request, TABLE } from './support.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const LLAMA = 'torch/llama3-8b-2l-b16/joint.expanded';
 
@@ -76,7 +76,7 @@ describe('prices that are far apart', () => {
     const usual = await cli(...argv, '--cluster', 'dgx-h100');
     expect(usual.code).toBe(0);
     expect(usual.out).toMatch(/re-costed .* from the plan alone, rounding at most \S+ [nµ]?s/);
-    const file = join(mkdtempSync(join(tmpdir(), 'far-')), 'far.json');
+    const file = join(temporaryFolder(), 'far.json');
     writeFileSync(file, far(1e12));
     const coarse = await cli(...argv, '--cluster', file, '--activations', 'constraint');
     expect(coarse.code).toBe(4);

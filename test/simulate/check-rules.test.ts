@@ -1,8 +1,7 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { runCli } from '../../src/cli/program.ts';
 import type { RulesReport } from '../../src/cli/commands/catalogue/rules.ts';
 import { ShardwrightError } from '../../src/errors.ts';
@@ -11,6 +10,7 @@ import type { Kernel } from '../../src/ops/record/kernel.ts';
 import { defineOp, type OperatorRecord } from '../../src/ops/record/record.ts';
 import { P, R, rule, S, type Rule } from '../../src/ops/record/rule.ts';
 import { checkRules } from '../../src/simulate/rule-check/check-rules.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 /** `out[i, j] = x[i, j] * w[j]`, a scale by column. */
 const scale: Kernel = ({ inputs: [x, w] }) => {
@@ -133,7 +133,7 @@ describe('shardwright rules --ops FILE --check', () => {
     const { status, stdout } = spawnSync(process.execPath, [...main, ...argv], { encoding: 'utf8' });
     return { code: status, out: stdout };
   };
-  const folder = mkdtempSync(join(tmpdir(), 'rules-'));
+  const folder = temporaryFolder(afterAll);
   const file = (name: string, text: string): string => {
     const path = join(folder, name);
     writeFileSync(path, text);

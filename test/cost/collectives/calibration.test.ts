@@ -1,5 +1,4 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { calibratedClusterText, fitMatmulCurve, parseCalibration } from '../../../src/cost/collectives/calibration.ts';
@@ -10,6 +9,7 @@ import { presetComputeCost } from '../../../src/cost/presets/presets.ts';
 import { bindCall, withOutputs } from '../../../src/ops/record/context.ts';
 import { defineOp } from '../../../src/ops/record/record.ts';
 import { cli, fixture } from '../../cli/support.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const PEAK = 989.4e12;
 const shapes = [128, 512, 2048, 8192].flatMap((m) =>
@@ -90,7 +90,7 @@ describe('calibration', () => {
   });
 
   test('plan --calibration prices with it, and errors name the file', async () => {
-    const dir = mkdtempSync(join(tmpdir(), 'shardwright-'));
+    const dir = temporaryFolder();
     const path = join(dir, 'calibration.json');
     const plan = async (...more: string[]) => {
       const { code, out, err } = await cli('plan', fixture('mlp'), '--mesh', 'dp=2', '--cluster', 'dgx-h100', '--json', '--quiet', ...more); // prettier-ignore

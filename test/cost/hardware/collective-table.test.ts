@@ -1,5 +1,4 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
@@ -9,6 +8,7 @@ import { collectiveModel } from '../../../src/cost/presets/presets.ts';
 import { ShardwrightError } from '../../../src/errors.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { cli, fixture } from '../../cli/support.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const SIZES = Array.from({ length: 12 }, (_, i) => 2 ** i);
 /** A row whose time is `start` ms and `perMB` ms for each MB. */
@@ -152,7 +152,7 @@ describe('cost-memory 6: tables of collectives are importable', () => {
   });
 
   test('plan, compare and redistribute --collectives price with it; the plan says so; errors name file and place', async () => {
-    const path = join(mkdtempSync(join(tmpdir(), 'shardwright-')), 'table.txt');
+    const path = join(temporaryFolder(), 'table.txt');
     writeFileSync(path, TABLE);
     const plan = (...more: string[]) => cli('plan', fixture('mlp'), '--mesh', 'dp=2,tp=8', '--cluster', 'dgx-h100', '--quiet', '--no-recipes', ...more); // prettier-ignore
     const { code, out } = await plan('--collectives', path);

@@ -1,9 +1,9 @@
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Planning } from '../../../../src/zoo/planning/planning.ts';
 import { cli } from '../../support.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const ASKED = ['compare', 'llama-3.2-1b', '--seq', '2048', '--plans', 'fsdp', '--quiet', '--threads', '1'] as const;
 const JSON_OF = async (...more: string[]): Promise<Planning> => JSON.parse((await cli(...ASKED, ...more, '--json')).out) as Planning; // prettier-ignore
@@ -16,7 +16,7 @@ describe('compare with lists', () => {
     const { plans, best } = JSON.parse(alone.out) as { plans: { name: string; seconds: number }[]; best: string };
     expect(planning.points[1].best?.seconds).toBe(plans.find((p) => p.name === best)?.seconds);
     expect(planning.curves[0]).toMatchObject({ scaling: 'strong', points: [0, 1] });
-    const folder = mkdtempSync(join(tmpdir(), 'shardwright-points-'));
+    const folder = temporaryFolder();
     writeFileSync(join(folder, 'points.json'), JSON.stringify(planning));
     for (const format of ['html', 'md', 'txt', 'csv', 'json']) {
       const { code, err } = await cli('report', join(folder, 'points.json'), '-o', join(folder, `report.${format}`));

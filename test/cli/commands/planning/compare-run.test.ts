@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { cli } from '../../support.ts';
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const ASKED = ['compare', 'llama-3.2-1b', '--devices', '8', '--cluster', 'dgx-h100', '--seq', '2048', '--global-batch', '32', '--plans', 'fsdp', '--quiet', '--threads', '1'] as const; // prettier-ignore
 
@@ -36,7 +36,7 @@ describe('compare --tokens', () => {
   }, 60_000);
 
   it('takes what the cluster file states', async () => {
-    const file = join(mkdtempSync(join(tmpdir(), 'shardwright-run-')), 'own.json');
+    const file = join(temporaryFolder(), 'own.json');
     const operation = { pricePerDeviceHour: '3EUR', pue: 1.5, deviceHoursBetweenFailures: 1000, checkpointWriteSeconds: 30, restartSeconds: 0 }; // prettier-ignore
     writeFileSync(file, JSON.stringify({ base: 'dgx-h100', operation }));
     const asked = ASKED.map((word) => (word === 'dgx-h100' ? file : word));

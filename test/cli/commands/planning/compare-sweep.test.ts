@@ -1,11 +1,10 @@
-import { existsSync, mkdtempSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Planning } from '../../../../src/zoo/planning/planning.ts';
 import { cli } from '../../support.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
-const folder = (): string => mkdtempSync(join(tmpdir(), 'shardwright-sweep-'));
 const QUESTIONS = `
 models: [gpt2]
 clusters:
@@ -19,7 +18,7 @@ plans: [fsdp]
 `;
 
 function written(): string {
-  const at = folder();
+  const at = temporaryFolder();
   writeFileSync(join(at, 'questions.yaml'), QUESTIONS);
   writeFileSync(join(at, 'own.json'), '{"base": "dgx-h100", "operation": {"pue": 1.2}}');
   return at;

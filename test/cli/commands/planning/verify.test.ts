@@ -1,13 +1,13 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { COMMAND } from '../../../../scripts/command.ts';
 import type { VerifyReport } from '../../../../src/cli/commands/planning/verify.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
 import { planInto, planModelInto } from '../../plan-folders.ts';
 import { cli, fixture } from '../../support.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const model = (name: string): string => fixture(name, 'joint.readable');
 
@@ -82,7 +82,7 @@ describe('verify', () => {
   }, 60_000);
 
   it("takes operators of the user's files, with rules and kernels of their own", async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'verify-'));
+    const folder = temporaryFolder();
     const [ops, path, rules] = ['ops.ts', 'g.swg', 'rules.json'].map((name) => join(folder, name));
     writeFileSync(ops, `import { defineOp } from 'shardwright';
 export const operators = [
@@ -108,7 +108,7 @@ export const operators = [
   }, 60_000);
 
   describe('of a written plan', () => {
-    const root = mkdtempSync(join(tmpdir(), 'verify-plan-'));
+    const root = temporaryFolder(afterAll);
 
     it('runs the placements of the folder, or of its plan.json, recomputed nodes included', async () => {
       const folder = await planInto(root, 'llama', '--checkpoint', 'full');
@@ -153,7 +153,7 @@ export const operators = [
   });
 
   it('refuses by name what has no record', async () => {
-    const path = join(mkdtempSync(join(tmpdir(), 'verify-')), 'g.swg');
+    const path = join(temporaryFolder(), 'g.swg');
     writeFileSync(
       path,
       'swgraph 1\ngraph @g {\n  in %x: f32[4] input "x"\n  %y = my.op(%x): f32[4]\n  out %y output 0\n}\n',

@@ -1,5 +1,4 @@
-import { readFileSync, writeFileSync, mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
@@ -14,6 +13,7 @@ import { RunPredictor } from '../../../../src/zoo/validation/predict-run.ts';
 import { fitsDevice, SAFE, validationOf, type SourceReport } from '../../../../src/zoo/validation/validate.ts';
 import { publicPredictions } from '../../../../scripts/validation-figures.ts';
 import { cli } from '../../support.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const file = new URL('../../../fixtures/runs/measured.csv.gz', import.meta.url);
 const csv = gunzipSync(readFileSync(file)).toString('utf8');
@@ -231,7 +231,7 @@ describe('CM-63 monotone', () => {
 describe('ZO-40 the command', () => {
   /** A few rows of the fixture: one group of three runs, one without memory, one with an optimizer on the host. */
   const few = (): string => {
-    const dir = mkdtempSync(join(tmpdir(), 'shardwright-'));
+    const dir = temporaryFolder();
     const path = join(dir, 'few.csv');
     const [header, ...lines] = csv.split('\n');
     const wanted = /^(r0524|r0525|r0526|r0041|r0662),/;
@@ -269,7 +269,7 @@ describe('ZO-40 the command', () => {
   );
 
   test('rows that cannot be predicted are listed, never dropped', async () => {
-    const dir = mkdtempSync(join(tmpdir(), 'shardwright-'));
+    const dir = temporaryFolder();
     const lines = csv.split('\n');
     const columns = lines[0].split(',');
     const cells = lines[1].split(',');
