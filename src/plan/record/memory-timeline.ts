@@ -3,14 +3,10 @@
  * alive.
  */
 import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory/peak.ts';
-import { ownersOfOutputs } from '../../graph/carried.ts';
-import { DTYPE_BYTES } from '../../graph/types.ts';
-import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { Model, Use } from '../model/model.ts';
+import type { Model } from '../model/model.ts';
 import { Routes, type Hop } from './routes.ts';
-import { regionLives, type RegionLives } from '../model/region-lives.ts';
-import { moved } from '../model/tables.ts';
+import { push, timelineBasis, type TimelineBasis } from './timeline-basis.ts';
 import type { PlanTimeline } from './types.ts';
 
 /**
@@ -46,69 +42,56 @@ interface Buffer {
   end: number;
 }
 
-/** Uses by model in the order of `inProgramOrder`: many plans of one model are looked at. */
-const ORDERED = new WeakMap<Model, readonly Use[]>();
-
 export function planMemoryTimeline(model: Model, choice: Int32Array, table: OperatorTable): PlanMemoryTimeline {
   return new Walk(model, choice, table).run();
 }
 
-const NO_USES: readonly [Use, readonly Hop[]][] = [];
-
 class Walk {
+  private readonly basis: TimelineBasis;
+  private readonly routes: Routes;
   private readonly buffers: Buffer[] = [];
   private readonly nodeOfPoint: number[] = [];
   private readonly pointOfNode: Int32Array;
   /** By value id, and by copy variable. */
-  private readonly ofValue = new Map<number, Buffer>();
+  private readonly ofValue: (Buffer | undefined)[];
   private readonly ofCopy = new Map<number, Buffer>();
   private readonly toEnd = new Set<Buffer>();
   /** What replaces an input, with the storage of that input, which ends with its last reader until `toEnd` prolongs it. */
   private readonly untilRead: [Buffer, Buffer][] = [];
-  private readonly ownerOf: ReturnType<typeof ownersOfOutputs>;
-  private readonly lives: RegionLives;
   /** Storage that a call with bodies holds up to its last node, by that node; and the point at which its first node stands. */
   private readonly held = new Map<number, Set<Buffer>>();
   private readonly pointAt = new Map<number, number>();
+  /** How each of `basis.uses` is served. */
+  private readonly hops: (readonly Hop[])[] = [];
+  /** By copy variable: the outputs that take a copy which a node makes. */
+  private readonly waiting = new Map<number, number[]>();
   private now = -1;
 
   constructor(
     private readonly model: Model,
     private readonly choice: Int32Array,
-    private readonly table: OperatorTable,
+    table: OperatorTable,
   ) {
+    this.basis = timelineBasis(model, table);
+    this.routes = new Routes(model, choice);
     this.pointOfNode = new Int32Array(model.graph.nodes.length).fill(-1);
-    this.ownerOf = ownersOfOutputs(model.graph);
-    this.lives = regionLives(model.graph, model.opened?.regions);
+    this.ofValue = new Array<Buffer | undefined>(model.flow.values.length).fill(undefined);
     for (const { start } of model.opened?.regions ?? []) this.pointAt.set(start, 0);
   }
 
   run(): PlanMemoryTimeline {
     const { graph, flow } = this.model;
-    const routes = new Routes(this.model, this.choice);
-    const ofNode = new Map<number, [Use, readonly Hop[]][]>();
-    const atValue = new Map<number, [Use, readonly Hop[]][]>();
-    const atCopy = new Map<number, [Use, readonly Hop[]][]>();
-    const makers = new Set<number>();
-    for (const use of inProgramOrder(this.model)) {
-      const hops = routes.of(use);
-      if (use.at.kind === 'input') {
-        if (hops[0]?.copy === 'made') makers.add(use.copy);
-        push(ofNode, use.at.node, [use, hops]);
-        // A copy that a node makes is there only then; one that another output makes is there with its value.
-      } else if (hops[0]?.copy === 'reused' && makers.has(use.copy)) push(atCopy, use.copy, [use, hops]);
-      else push(atValue, use.value, [use, hops]);
-    }
-    graph.nodes.forEach((node, n) => {
+    this.route();
+    for (let n = 0; n < graph.nodes.length; n++) {
       if (this.pointAt.has(n)) this.pointAt.set(n, this.now + 1);
       if (flow.alias[n] < 0) {
-        if (node.kind === 'placeholder') this.placeholder(n, routes);
-        else this.call(n, ofNode.get(n) ?? NO_USES, atCopy, routes);
+        if (graph.nodes[n].kind === 'placeholder') this.placeholder(n);
+        else this.call(n);
         for (const value of flow.results[n])
-          for (const [use, hops] of atValue.get(value) ?? []) this.output(use, hops, n);
+          for (const k of this.basis.returned.get(value) ?? []) if (!this.waits(k)) this.output(k, n);
       }
       for (const buffer of this.held.get(n) ?? []) buffer.end = Math.max(buffer.end, this.now);
-    });
+    }
     // Programs without a call have one point all the same.
     if (this.now < 0) this.point(0);
     for (const [buffer, old] of this.untilRead) buffer.end = Math.max(buffer.end, old.end);
@@ -120,7 +103,24 @@ class Walk {
     };
   }
 
-  private placeholder(n: number, routes: Routes): void {
+  private route(): void {
+    const makers = new Set<number>();
+    for (const [k, use] of this.basis.uses.entries()) {
+      const hops = this.routes.of(use);
+      this.hops.push(hops);
+      if (hops.length === 0 || hops[0].copy === undefined) continue;
+      if (use.at.kind === 'input') {
+        if (hops[0].copy === 'made') makers.add(use.copy);
+        // A copy that a node makes is there only then; one that another output makes is there with its value.
+      } else if (hops[0].copy === 'reused' && makers.has(use.copy)) push(this.waiting, use.copy, k);
+    }
+  }
+
+  private waits(k: number): boolean {
+    return this.waiting.size > 0 && this.waiting.get(this.basis.uses[k].copy)?.includes(k) === true;
+  }
+
+  private placeholder(n: number): void {
     const { graph, flow, stateBytes, nodeVariable } = this.model;
     const node = graph.nodes[n];
     const [value] = flow.results[n];
@@ -141,39 +141,36 @@ class Walk {
     }
     // The other name of a tied parameter has no storage of its own.
     const tied = role === 'parameter' || role === 'buffer';
-    const bytes = tied ? 0 : this.bytes(value, routes.owned(value));
+    const bytes = tied ? 0 : this.basis.bytesOf(value, this.routes.owned(value));
     this.own(value, { ...at, bytes, kind: 'activation' }, true);
   }
 
-  private call(
-    n: number,
-    uses: readonly [Use, readonly Hop[]][],
-    waiting: ReadonlyMap<number, readonly [Use, readonly Hop[]][]>,
-    routes: Routes,
-  ): void {
+  private call(n: number): void {
     const { graph, flow } = this.model;
-    const node = graph.nodes[n];
-    const inputs = uses.map(([use, hops]) => this.carry(use, hops, n));
-    for (const [use, hops] of uses)
-      if (hops[0]?.copy === 'made')
-        for (const [output, way] of waiting.get(use.copy) ?? []) this.output(output, way, n);
+    const { uses, firstUse, lives, isView } = this.basis;
+    const [first, end] = [firstUse[n], firstUse[n + 1]];
+    const inputs: Buffer[] = [];
+    for (let k = first; k < end; k++) inputs.push(this.carry(k, n));
+    if (this.waiting.size > 0)
+      for (let k = first; k < end; k++)
+        if (this.hops[k][0]?.copy === 'made')
+          for (const output of this.waiting.get(uses[k].copy) ?? []) this.output(output, n);
     const now = this.point(n);
     this.pointOfNode[n] = now;
-    uses.forEach(([use], i) => {
-      inputs[i].end = Math.max(inputs[i].end, now);
-      this.hold(inputs[i], this.lives.heldUntil(flow.values[use.value].node, n), n);
-    });
-    const stackedFrom = this.lives.stackedFrom(n);
-    const isView = this.table.get(node.target)?.cls === 'view' && inputs.length === 1 && stackedFrom < 0;
+    for (const [i, buffer] of inputs.entries()) {
+      buffer.end = Math.max(buffer.end, now);
+      this.hold(buffer, lives.heldUntil(flow.values[uses[first + i].value].node, n), n);
+    }
+    const stackedFrom = lives.stackedFrom(n);
     for (const value of flow.results[n]) {
       if (value < 0) continue;
-      if (isView) this.ofValue.set(value, inputs[0]);
+      if (isView[n] === 1) this.ofValue[value] = inputs[0];
       else {
         const start = stackedFrom < 0 ? now : (this.pointAt.get(stackedFrom) ?? now);
-        const bytes = this.bytes(value, routes.owned(value));
-        const buffer: Buffer = { name: node.name, bytes, kind: 'activation', start, end: now };
+        const bytes = this.basis.bytesOf(value, this.routes.owned(value));
+        const buffer: Buffer = { name: graph.nodes[n].name, bytes, kind: 'activation', start, end: now };
         this.own(value, buffer);
-        this.hold(buffer, this.lives.carryUntil(n), n);
+        this.hold(buffer, lives.carryUntil(n), n);
       }
     }
   }
@@ -187,42 +184,36 @@ class Walk {
   }
 
   /** Brings an output to where it is wanted; it stays to the end, unless it goes where an input was. */
-  private output(use: Use, hops: readonly Hop[], n: number): void {
-    const buffer = this.carry(use, hops, n);
-    if (use.at.kind === 'carry') this.hold(buffer, this.lives.carryUntil(use.at.node), n);
-    if (use.at.kind !== 'output') return;
-    const { output } = this.model.flow.outputs[use.at.output];
+  private output(k: number, n: number): void {
+    const buffer = this.carry(k, n);
+    const { at } = this.basis.uses[k];
+    if (at.kind === 'carry') this.hold(buffer, this.basis.lives.carryUntil(at.node), n);
+    if (at.kind !== 'output') return;
+    const { output } = this.model.flow.outputs[at.output];
     if (output.role === 'grad' && buffer.kind !== 'parameter') buffer.kind = 'gradient';
-    const replaced = output.role === 'grad' ? undefined : this.ownerOf(output);
-    if (replaced === undefined) this.toEnd.add(buffer);
-    else this.untilRead.push([buffer, this.known(this.ofValue, this.model.flow.results[replaced][0])]);
+    const replaced = this.basis.replaced[at.output];
+    if (replaced < 0) this.toEnd.add(buffer);
+    else this.untilRead.push([buffer, known(this.ofValue[this.model.flow.results[replaced][0]])]);
   }
 
   /** Takes a value through its redistributions, one point a step, and gives the storage that the use reads. */
-  private carry(use: Use, hops: readonly Hop[], n: number): Buffer {
-    const { flow, redistributor, graph } = this.model;
-    const { meta, node } = flow.values[use.value];
-    const type = moved(meta);
-    let buffer = this.known(this.ofValue, use.value);
-    // What a call with bodies does not change is moved before it.
-    const before = use.at.kind === 'input' ? this.pointAt.get(this.lives.heldFrom(node, n)) : undefined;
-    for (const { from, to, copy } of hops) {
+  private carry(k: number, n: number): Buffer {
+    const use = this.basis.uses[k];
+    let buffer = known(this.ofValue[use.value]);
+    for (const { from, to, copy } of this.hops[k]) {
       if (copy === 'reused') {
-        buffer = this.known(this.ofCopy, use.copy);
+        buffer = known(this.ofCopy.get(use.copy));
         continue;
       }
-      for (const step of redistributor.plan(type, from, to)?.steps ?? []) {
-        if (step.kind === 'relabel' || (step.kind === 'slice' && step.bytes === 0) || step.groupSize === 1) continue;
+      const { node } = this.model.flow.values[use.value];
+      // What a call with bodies does not change is moved before it.
+      const before = use.at.kind === 'input' ? this.pointAt.get(this.basis.lives.heldFrom(node, n)) : undefined;
+      for (const { bytes, text } of this.basis.stepsOf(use.value, from, to)) {
         const now = this.point(n);
         const at = Math.min(before ?? now, now);
         buffer.end = Math.max(buffer.end, at);
-        buffer = {
-          name: `${graph.nodes[node].name} in ${this.model.space.text(step.to)}`,
-          bytes: this.bytes(use.value, step.to),
-          kind: 'communication',
-          start: at,
-          end: at,
-        };
+        const name = `${this.model.graph.nodes[node].name} in ${text}`;
+        buffer = { name, bytes, kind: 'communication', start: at, end: at };
         this.buffers.push(buffer);
       }
       if (copy === 'made') this.ofCopy.set(use.copy, buffer);
@@ -239,41 +230,18 @@ class Walk {
 
   private own(value: number, buffer: Buffer, persistent = false): void {
     this.buffers.push(buffer);
-    this.ofValue.set(value, buffer);
+    this.ofValue[value] = buffer;
     if (persistent) this.toEnd.add(buffer);
-  }
-
-  private known<K>(store: ReadonlyMap<K, Buffer>, key: K): Buffer {
-    const found = store.get(key);
-    if (found === undefined) throw new Error('internal: a value is read before it is made');
-    return found;
-  }
-
-  private bytes(value: number, sharding: number): number {
-    const { meta } = this.model.flow.values[value];
-    return elements(this.model.space.localShape(sharding, meta.shape)) * DTYPE_BYTES[meta.dtype];
   }
 }
 
-/** Uses by nodes in their order, then what the program returns: the order in which shared copies are made. */
-function inProgramOrder(model: Model): readonly Use[] {
-  let ordered = ORDERED.get(model);
-  if (ordered === undefined) {
-    const at = (use: Use): number => (use.at.kind === 'input' ? use.at.node : Infinity);
-    // Equal ones keep their order.
-    ORDERED.set(model, (ordered = [...model.uses].sort((a, b) => compare(at(a), at(b)))));
-  }
-  return ordered;
+function known(buffer: Buffer | undefined): Buffer {
+  if (buffer === undefined) throw new Error('internal: a value is read before it is made');
+  return buffer;
 }
 
 function compare(a: number, b: number): number {
   return a === b ? 0 : a < b ? -1 : 1;
-}
-
-function push<K, V>(map: Map<K, V[]>, key: K, item: V): void {
-  const list = map.get(key);
-  if (list === undefined) map.set(key, [item]);
-  else list.push(item);
 }
 
 /** Points of the curve that a plan keeps. */

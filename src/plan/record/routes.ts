@@ -47,10 +47,11 @@ export class Routes {
     const owned = this.owned(use.value);
     const wanted = this.demanded(use);
     if (owned === wanted) return NONE;
-    const type = model.charges.typeOf(model.flow.values[use.value]);
     const copy = use.copy < 0 ? -1 : model.copies[use.copy].copy[this.choice[model.copies[use.copy].variable]];
+    if (copy < 0) return [{ from: owned, to: wanted }];
+    const type = model.charges.typeOf(model.flow.values[use.value]);
     const direct = model.charges.seconds(type, owned, wanted);
-    if (copy < 0 || model.charges.seconds(type, copy, wanted) >= direct) return [{ from: owned, to: wanted }];
+    if (model.charges.seconds(type, copy, wanted) >= direct) return [{ from: owned, to: wanted }];
     const first = !this.made.has(use.copy);
     const copyId = this.made.get(use.copy) ?? this.made.size;
     this.made.set(use.copy, copyId);

@@ -1,0 +1,111 @@
+/**
+ * What the memory timelines of all plans of one model share. In: a model, its operators. Out: the uses in program order, what
+ * each node does with storage, and memos of bytes and of redistribution steps by type and placement.
+ */
+import { isFree } from '../../cost/redistribution/plan.ts';
+import { ownersOfOutputs } from '../../graph/carried.ts';
+import { DTYPE_BYTES } from '../../graph/types.ts';
+import { elements } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Model, Use } from '../model/model.ts';
+import { regionLives, type RegionLives } from '../model/region-lives.ts';
+import { moved } from '../model/tables.ts';
+
+/** A step of a redistribution that writes storage of its own. */
+interface WritingStep {
+  /** Bytes on a device. */
+  readonly bytes: number;
+  /** The placement that it makes, for names. */
+  readonly text: string;
+}
+
+const BY_MODEL = new WeakMap<Model, TimelineBasis>();
+
+/** The basis of a model: many plans of one model are looked at. */
+export function timelineBasis(model: Model, table: OperatorTable): TimelineBasis {
+  let basis = BY_MODEL.get(model);
+  if (basis?.table !== table) BY_MODEL.set(model, (basis = new TimelineBasis(model, table)));
+  return basis;
+}
+
+export class TimelineBasis {
+  /** Inputs by nodes in their order, then what the program returns and carries: the order in which shared copies are made. */
+  readonly uses: readonly Use[];
+  /** The inputs of node n are those of `uses` from `firstUse[n]` up to `firstUse[n + 1]`. */
+  readonly firstUse: Int32Array;
+  /** By value: positions in `uses` of what the program returns or carries of it. */
+  readonly returned = new Map<number, number[]>();
+  /** By output: node of the input that it replaces, -1 where it replaces none. */
+  readonly replaced: Int32Array;
+  readonly lives: RegionLives;
+  /** 1 for each node that looks at the storage of its one operand. */
+  readonly isView: Uint8Array;
+  /** By tensor type, then by placement. */
+  readonly #bytes: Map<number, number>[];
+  /** By tensor type, then by the pair of placements. */
+  readonly #steps: Map<number, readonly WritingStep[]>[];
+
+  constructor(
+    private readonly model: Model,
+    readonly table: OperatorTable,
+  ) {
+    const { graph, flow } = model;
+    const { nodes } = graph;
+    const at = (use: Use): number => (use.at.kind === 'input' ? use.at.node : nodes.length);
+    // Equal ones keep their order.
+    this.uses = [...model.uses].sort((a, b) => at(a) - at(b));
+    this.firstUse = new Int32Array(nodes.length + 1);
+    this.uses.forEach((use, k) => {
+      if (use.at.kind === 'input') this.firstUse[use.at.node + 1]++;
+      else push(this.returned, use.value, k);
+    });
+    for (let n = 0; n < nodes.length; n++) this.firstUse[n + 1] += this.firstUse[n];
+    const ownerOf = ownersOfOutputs(graph);
+    this.replaced = Int32Array.from(flow.outputs, ({ output }) =>
+      output.role === 'grad' ? -1 : (ownerOf(output) ?? -1),
+    );
+    this.#bytes = flow.types.map(() => new Map<number, number>());
+    this.#steps = flow.types.map(() => new Map<number, readonly WritingStep[]>());
+    this.lives = regionLives(graph, model.opened?.regions);
+    this.isView = Uint8Array.from(nodes, ({ target }, n) =>
+      this.firstUse[n + 1] - this.firstUse[n] === 1 &&
+      table.get(target)?.cls === 'view' &&
+      this.lives.stackedFrom(n) < 0
+        ? 1
+        : 0,
+    );
+  }
+
+  /** Bytes of the largest shard of a value. */
+  bytesOf(value: number, sharding: number): number {
+    const { meta, type } = this.model.flow.values[value];
+    let bytes = this.#bytes[type].get(sharding);
+    if (bytes === undefined) {
+      bytes = elements(this.model.space.localShape(sharding, meta.shape)) * DTYPE_BYTES[meta.dtype];
+      this.#bytes[type].set(sharding, bytes);
+    }
+    return bytes;
+  }
+
+  /** The steps that bring a value from one placement to another, without those that write nothing. */
+  stepsOf(value: number, from: number, to: number): readonly WritingStep[] {
+    const { redistributor, flow, space } = this.model;
+    const { meta, type } = flow.values[value];
+    const pair = from * 2 ** 24 + to;
+    let steps = this.#steps[type].get(pair);
+    if (steps === undefined) {
+      steps = (redistributor.plan(moved(meta), from, to)?.steps ?? [])
+        .filter((step) => !isFree(step))
+        .map((step) => ({ bytes: this.bytesOf(value, step.to), text: space.text(step.to) }));
+      this.#steps[type].set(pair, steps);
+    }
+    return steps;
+  }
+}
+
+/** Adds to the list of a key. */
+export function push<K, V>(map: Map<K, V[]>, key: K, item: V): void {
+  const list = map.get(key);
+  if (list === undefined) map.set(key, [item]);
+  else list.push(item);
+}
