@@ -162,6 +162,20 @@ const inside = {
     ['conclude', 'optima', 'what-if'],
     ['compare-model'],
   ],
+  'zoo/sweep/rank': [
+    ['data-groups', 'gradient-roots', 'joined-calls', 'tied-embedding', 'unconstrained'],
+    ['data-costs', 'moves', 'program-kernels', 'saved'],
+    ['moe', 'parameters'],
+    ['plan-reader'],
+    ['rank-price'],
+  ],
+  'zoo/sweep/step': [
+    ['faster-links', 'layouts', 'tried-checkpoints', 'units'],
+    ['stages', 'step-traffic'],
+    ['composed-layout'],
+    ['compose'],
+    ['expert-cuts', 'row-pricer'],
+  ],
   report: [
     ['formats', 'markup', 'analysis', 'draw'],
     ['figures', 'model'],

@@ -4,7 +4,7 @@ import { parseModelConfig } from '../../src/models/families.ts';
 import { compareModel } from '../../src/zoo/sweep/compare-model.ts';
 import { sweepComparison } from '../../src/zoo/sweep/conclude.ts';
 import { GroupMaker } from '../../src/zoo/sweep/rank/data-groups.ts';
-import { tokenExchange } from '../../src/zoo/sweep/step/token-exchange.ts';
+import { tokenExchange } from '../../src/zoo/sweep/step/units/token-exchange.ts';
 import { Front, lessCut } from '../../src/zoo/sweep/step/expert-cuts.ts';
 import { coreRequest, type LayoutSizes } from '../../src/zoo/sweep/model/layout.ts';
 import { localPool } from '../../src/zoo/sweep/threads/local-pool.ts';

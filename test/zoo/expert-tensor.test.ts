@@ -18,7 +18,7 @@ import { compareModel } from '../../src/zoo/sweep/compare-model.ts';
 import { Composer } from '../../src/zoo/sweep/step/compose.ts';
 import { CoreSolver } from '../../src/zoo/sweep/rank/rank-price.ts';
 import { GroupMaker } from '../../src/zoo/sweep/rank/data-groups.ts';
-import { tokenExchange } from '../../src/zoo/sweep/step/token-exchange.ts';
+import { tokenExchange } from '../../src/zoo/sweep/step/units/token-exchange.ts';
 import { coreRequest, type LayoutSizes } from '../../src/zoo/sweep/model/layout.ts';
 import type { SweepQuestion } from '../../src/zoo/sweep/model/question.ts';
 import { routedUnits } from '../../src/zoo/sweep/rank/moe.ts';

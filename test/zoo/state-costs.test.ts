@@ -3,7 +3,7 @@ import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import type { StateBytes } from '../../src/cost/memory/state-bytes.ts';
 import type { CoreParameter } from '../../src/zoo/sweep/model/types.ts';
 import { GroupMaker } from '../../src/zoo/sweep/rank/data-groups.ts';
-import { stateCosts, type UnitMoving } from '../../src/zoo/sweep/step/state-costs.ts';
+import { stateCosts, type UnitMoving } from '../../src/zoo/sweep/step/units/state-costs.ts';
 
 /** 48 data ranks, one on each host. */
 const groups = new GroupMaker('nccl', loadCluster('dgx-h100')).groups({ pp: 1, dp_replicate: 1, dp_shard: 48, cp: 1, tp: 8, ep: 1 }, 'ring'); // prettier-ignore

@@ -4,7 +4,7 @@ import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import type { CoreParameter } from '../../src/zoo/sweep/model/types.ts';
 import { GroupMaker } from '../../src/zoo/sweep/rank/data-groups.ts';
 import { passOrder } from '../../src/simulate/pipeline/schedules.ts';
-import { reaches, tokenExchange } from '../../src/zoo/sweep/step/token-exchange.ts';
+import { reaches, tokenExchange } from '../../src/zoo/sweep/step/units/token-exchange.ts';
 import {
   beside,
   exchangeBeside,
@@ -14,11 +14,11 @@ import {
   tensorBeside,
   type StateMoves,
 } from '../../src/zoo/sweep/model/overlap.ts';
-import { keptUnits } from '../../src/zoo/sweep/step/selective-recompute.ts';
-import { ringSeconds, ringSends } from '../../src/zoo/sweep/step/ring.ts';
+import { keptUnits } from '../../src/zoo/sweep/step/stages/selective-recompute.ts';
+import { ringSeconds, ringSends } from '../../src/zoo/sweep/step/units/ring.ts';
 import type { LayoutSizes } from '../../src/zoo/sweep/model/layout.ts';
 import { parameterCost, type DataGroups } from '../../src/zoo/sweep/model/states.ts';
-import type { Unit } from '../../src/zoo/sweep/step/unit-costs.ts';
+import type { Unit } from '../../src/zoo/sweep/step/units/unit-costs.ts';
 
 const cluster = loadCluster('dgx-h100');
 const sizes = { pp: 1, dp_replicate: 1, dp_shard: 8, cp: 1, tp: 1, ep: 1 };

@@ -4,7 +4,7 @@ import { cutsText, megatronCuts, stageLetters, torchtitanCuts } from '../../../s
 import { parseLayout } from '../../../src/zoo/layout/parse-layout.ts';
 import { LayoutPricer } from '../../../src/zoo/layout/price-layout.ts';
 import type { SweepQuestion } from '../../../src/zoo/sweep/model/question.ts';
-import { evenBounds, statedBounds } from '../../../src/zoo/sweep/step/stage-bounds.ts';
+import { evenBounds, statedBounds } from '../../../src/zoo/sweep/step/stages/stage-bounds.ts';
 import { TABLE } from '../../plan/support.ts';
 
 const read = (text: string, devices: number, layers: number): ReturnType<typeof readLayoutFile> =>

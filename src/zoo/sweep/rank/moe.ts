@@ -17,8 +17,8 @@ import type { OperatorTable } from '../../../ops/record/table.ts';
 import { withoutDeadCode } from '../../../passes/dead-code.ts';
 import { ROUTED_PARTS, type RoutedPart } from '../../recipes/checkpoints.ts';
 import type { CoreParameter } from '../model/types.ts';
-import { fusedCalls } from './made-again.ts';
-import { keptByUnit, narrowSaves } from './saved-activations.ts';
+import { fusedCalls } from './saved/made-again.ts';
+import { keptByUnit, narrowSaves } from './saved/saved-activations.ts';
 import { graphUnits } from '../model/units.ts';
 import { programKernels } from './program-kernels.ts';
 

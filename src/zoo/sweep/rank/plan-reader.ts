@@ -1,11 +1,9 @@
 /** Takes the solved program of one data rank and gives seconds, saved bytes and parameters by pipeline unit. */
 
-import { COLLECTIVES, dataExtras, unitTraffic } from './plan-collectives.ts';
+import { COLLECTIVES, dataExtras, unitTraffic } from './moves/plan-collectives.ts';
 import { keptScoreBytes, type StepSystem } from '../../../cost/kernels/call.ts';
 import { internalError } from '../../../errors.ts';
-import { DTYPE_BYTES } from '../../../graph/types.ts';
-import { isPartialCode, shardCode } from '../../../mesh/sharding/space.ts';
-import { elements } from '../../../ops/record/record.ts';
+import { isPartialCode } from '../../../mesh/sharding/space.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { TypedContext } from '../../../ops/record/record.ts';
 import type { Model, Use } from '../../../plan/model/model.ts';
@@ -15,15 +13,16 @@ import { moved } from '../../../plan/model/tables.ts';
 import { POLICIES, modulesOf, programPart, type Checkpoint } from '../../recipes/checkpoints.ts';
 import { type ByCheckpoint, type ContextPass, type CoreParameter, type CoreTraffic, type CoreUnit, type DataExtra, type PassSeconds } from '../model/types.ts'; // prettier-ignore
 import { gradientRoots } from './gradient-roots.ts';
-import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './key-values.ts';
-import { fusedCalls } from './made-again.ts';
-import { keptByUnit, narrowSaves, recomputedCalls } from './saved-activations.ts';
-import { localBytes, PARTS, PendingSums, type Move, type Step } from './pending-sums.ts';
-import { NarrowGathers } from './narrow-gathers.ts';
-import { temporaryBytes } from './temporaries.ts';
+import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './saved/key-values.ts';
+import { fusedCalls } from './saved/made-again.ts';
+import { keptByUnit, narrowSaves, recomputedCalls } from './saved/saved-activations.ts';
+import { localBytes, PARTS, PendingSums, type Move, type Step } from './moves/pending-sums.ts';
+import { NarrowGathers } from './moves/narrow-gathers.ts';
+import { temporaryBytes } from './saved/temporaries.ts';
 import { graphUnits, type GraphUnits, type PassOf } from '../model/units.ts';
 import { programKernels } from './program-kernels.ts';
-import { priceModuleSets } from './layer-modules.ts';
+import { coreParameters } from './parameters.ts';
+import { priceModuleSets } from './saved/layer-modules.ts';
 
 /** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
 export class PlanReader {
@@ -328,60 +327,7 @@ export class PlanReader {
   }
 
   parameters(): CoreParameter[] {
-    const { model, graphUnits } = this;
-    const { graph, flow, strategies, space, choice } = { ...model, choice: this.choice };
-    const pending = this.pending();
-    const tied = new Set((graph.ties ?? []).flatMap(([, ...others]) => others));
-    const trained = new Set(flow.outputs.flatMap(({ output, value }) => (output.role === 'grad' && value >= 0 && output.of !== undefined ? [output.of] : []))); // prettier-ignore
-    const uses = new Map<number, { forward: boolean; backward: boolean; units: Set<number> }>();
-    for (const { use, kind } of this.moves) {
-      if (kind !== 'weight' || use.at.kind !== 'input') continue;
-      const parameter = graphUnits.root[flow.values[use.value].node];
-      const found = uses.get(parameter) ?? { forward: false, backward: false, units: new Set<number>() };
-      if (use.phase === 'forward') {
-        found.forward = true;
-        found.units.add(graphUnits.unit[use.at.node]);
-      } else found.backward = true;
-      uses.set(parameter, found);
-    }
-    return graph.nodes.flatMap((node, n): CoreParameter[] => {
-      const { role } = node.meta;
-      const name = node.meta.roleName ?? node.name;
-      if (node.kind !== 'placeholder' || role === 'input' || role === 'tangent' || tied.has(name)) return [];
-      const state = model.stateBytes.get(n);
-      const entry = strategies.nodes[n];
-      if (state === undefined || entry === null) return [];
-      const { meta } = flow.values[flow.results[n][0]];
-      const sharding = entry.set.specs[choice[model.nodeVariable[n]]];
-      const local = space.localShape(sharding, meta.shape);
-      const used = uses.get(n);
-      const rowWays = space.mesh.sizes.reduce(
-        (ways, size, d) => (space.kindAt(sharding, d) === shardCode(0) ? ways * size : ways),
-        1,
-      );
-      const unit = graphUnits.unit[n];
-      const also = [...(used?.units ?? [])].find((u) => u !== unit);
-      return [
-        {
-          name,
-          unit,
-          ...(also === undefined ? {} : { alsoUnit: also }),
-          kind: 'dense',
-          localElements: elements(local),
-          localRows: local[0] ?? 1,
-          rows: meta.shape[0] ?? 1,
-          // Buffers and scalars are never cut.
-          rowWays: meta.shape.length === 0 || role !== 'parameter' ? Number.MAX_SAFE_INTEGER : rowWays,
-          itemBytes: DTYPE_BYTES[meta.dtype],
-          state: { parameter: state.parameter, gradient: state.gradient, optimizer: state.optimizer },
-          ...(meta.shape.length > 1 && unit > 0 && unit < graphUnits.count - 1 ? { isNarrow: true } : {}),
-          usedForward: used?.forward ?? false,
-          usedBackward: used?.backward ?? false,
-          trained: trained.has(name),
-          pending: pending.get(n) ?? [],
-        },
-      ];
-    });
+    return coreParameters(this.model, this.choice, this.graphUnits, this.moves, this.pending());
   }
 
   /** Model dims over which each parameter's gradient is pending where it is made. */

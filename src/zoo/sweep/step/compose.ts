@@ -3,8 +3,8 @@
  * of the whole model.
  */
 
-import { composedStages, type ComposedStages } from './composed-stages.ts';
-import { evenBounds, stageBounds, statedBounds } from './stage-bounds.ts';
+import { composedStages, type ComposedStages } from './stages/composed-stages.ts';
+import { evenBounds, stageBounds, statedBounds } from './stages/stage-bounds.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
 import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
@@ -21,12 +21,12 @@ import type { MemoryByClass } from '../../compare/comparison.ts';
 import type { Traffic } from '../../compare/price.ts';
 import type { DataGroups } from '../model/states.ts';
 import { LayoutUnits, type Layout } from './composed-layout.ts';
-import { deviceSums, sumOver, type DeviceSums, type Span } from './device-sums.ts';
-import { HeldActivations, type HeldBytes } from './held-activations.ts';
-import { isOverInMean, isOverSomewhere, takesAtLeast } from './least-units.ts';
-import { keptUnits } from './selective-recompute.ts';
+import { deviceSums, sumOver, type DeviceSums, type Span } from './stages/device-sums.ts';
+import { HeldActivations, type HeldBytes } from './stages/held-activations.ts';
+import { isOverInMean, isOverSomewhere, takesAtLeast } from './stages/least-units.ts';
+import { keptUnits } from './stages/selective-recompute.ts';
 import { stepTraffic, type DevicePlace } from './step-traffic.ts';
-import { ofModel, unitCosts, type Unit, type UnitRequest } from './unit-costs.ts';
+import { ofModel, unitCosts, type Unit, type UnitRequest } from './units/unit-costs.ts';
 
 /** A layout put together from the priced parts of one data rank. */
 export interface Figures {

@@ -19,9 +19,9 @@ import type { CoreCost, CoreParameter } from '../model/types.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import { GroupMaker } from '../rank/data-groups.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
-import { leastUnits, type LeastUnits } from './least-units.ts';
-import { stateCosts, type StateCosts, type UnitMoving } from './state-costs.ts';
-import { ofModel, passUnits, withStates, type PassUnit, type Unit, type UnitRequest } from './unit-costs.ts';
+import { leastUnits, type LeastUnits } from './stages/least-units.ts';
+import { stateCosts, type StateCosts, type UnitMoving } from './units/state-costs.ts';
+import { ofModel, passUnits, withStates, type PassUnit, type Unit, type UnitRequest } from './units/unit-costs.ts';
 
 /** A mesh and what its dims do. */
 export interface Layout {

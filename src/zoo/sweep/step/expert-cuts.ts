@@ -19,7 +19,7 @@
 import { ROUTED_PARTS } from '../../recipes/checkpoints.ts';
 import type { CoreCost } from '../model/types.ts';
 import type { Composer } from './compose.ts';
-import { tokenExchange } from './token-exchange.ts';
+import { tokenExchange } from './units/token-exchange.ts';
 import type { LayoutRow } from './layouts.ts';
 import { routedUnits, type Fold, type RoutedCosts, type RoutedUnit } from '../rank/moe.ts';
 

@@ -3,12 +3,12 @@
 import type { Traffic } from '../../compare/price.ts';
 import type { CoreTraffic, CoreUnit } from '../model/types.ts';
 import { routedPart } from '../../recipes/checkpoints.ts';
-import { tokenExchange } from './token-exchange.ts';
-import { ringSeconds, ringSends, type Ring } from './ring.ts';
+import { tokenExchange } from './units/token-exchange.ts';
+import { ringSeconds, ringSends, type Ring } from './units/ring.ts';
 import { routedUnits } from '../rank/moe.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { Moved } from '../model/states.ts';
-import { ringOf, type UnitRequest } from './unit-costs.ts';
+import { ringOf, type UnitRequest } from './units/unit-costs.ts';
 
 /** Where the device that works longest is in the pipeline. */
 export interface DevicePlace {

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { evenBounds } from '../../../../src/zoo/sweep/step/stage-bounds.ts';
+import { evenBounds } from '../../../../src/zoo/sweep/step/stages/stage-bounds.ts';
 import { cli } from '../../support.ts';
 
 const ASKED = ['compare', 'llama-3.2-1b', '--devices', '8', '--cluster', 'dgx-h100', '--seq', '2048', '--global-batch', '32', '--plans', 'fsdp', '--quiet', '--threads', '1'] as const; // prettier-ignore

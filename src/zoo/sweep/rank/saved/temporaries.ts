@@ -1,10 +1,10 @@
 /** Gives the peak bytes of each unit that are neither states nor saved activations. */
 
-import type { OperatorTable } from '../../../ops/record/table.ts';
-import { planMemoryTimeline } from '../../../plan/record/memory-timeline.ts';
-import type { Model } from '../../../plan/model/model.ts';
+import type { OperatorTable } from '../../../../ops/record/table.ts';
+import { planMemoryTimeline } from '../../../../plan/record/memory-timeline.ts';
+import type { Model } from '../../../../plan/model/model.ts';
 import type { GatheredRepeats } from './key-values.ts';
-import type { GraphUnits } from '../model/units.ts';
+import type { GraphUnits } from '../../model/units.ts';
 
 /** What of a program is kept for the backward pass, and what is made twice. */
 interface Kept {

@@ -3,8 +3,8 @@
  * lists, made when somebody asks: a sweep prices tens of thousands of layouts and shows the stages of a few.
  */
 
-import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
-import type { ComparedBoundary, ComparedStage } from '../../compare/comparison.ts';
+import type { StageSeconds } from '../../../../simulate/pipeline/play.ts';
+import type { ComparedBoundary, ComparedStage } from '../../../compare/comparison.ts';
 
 /** What a device of a pipeline has in all. */
 interface StageDevice {

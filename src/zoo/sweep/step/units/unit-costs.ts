@@ -3,18 +3,18 @@
  * layers.
  */
 
-import { memoryCall, type CallTime, type StepSystem } from '../../../cost/kernels/call.ts';
-import { trafficSeconds } from '../../../cost/kernels/seconds.ts';
-import { internalError } from '../../../errors.ts';
-import type { LayerKinds } from '../model/representative-layers.ts';
-import { programPart, routedPart, type Checkpoint } from '../../recipes/checkpoints.ts';
-import type { ByCheckpoint, CoreCost, CoreUnit, PassSeconds } from '../model/types.ts';
+import { memoryCall, type CallTime, type StepSystem } from '../../../../cost/kernels/call.ts';
+import { trafficSeconds } from '../../../../cost/kernels/seconds.ts';
+import { internalError } from '../../../../errors.ts';
+import type { LayerKinds } from '../../model/representative-layers.ts';
+import { programPart, routedPart, type Checkpoint } from '../../../recipes/checkpoints.ts';
+import type { ByCheckpoint, CoreCost, CoreUnit, PassSeconds } from '../../model/types.ts';
 import { tokenExchange } from './token-exchange.ts';
-import type { LayoutKind, LayoutSizes } from '../model/layout.ts';
-import { exchangeBeside, roomIn, tensorBeside, type Beside, type StateMoves } from '../model/overlap.ts';
+import type { LayoutKind, LayoutSizes } from '../../model/layout.ts';
+import { exchangeBeside, roomIn, tensorBeside, type Beside, type StateMoves } from '../../model/overlap.ts';
 import { ringSeconds, type Ring } from './ring.ts';
-import { routedUnits, type RoutedCosts } from '../rank/moe.ts';
-import type { DataGroups } from '../model/states.ts';
+import { routedUnits, type RoutedCosts } from '../../rank/moe.ts';
+import type { DataGroups } from '../../model/states.ts';
 import { NO_STATES, type StateCosts, type StateSums } from './state-costs.ts';
 
 /** One unit of the whole model under a layout, a checkpointing policy and a way to gather; `StateMoves` are not in its seconds. */

@@ -4,10 +4,10 @@
  * Engine (`gather_along_first_dim` with a quantizer), torchao (`Float8ColwiseParallel`).
  */
 
-import type { StepSystem } from '../../../cost/kernels/call.ts';
-import type { OperatorTable } from '../../../ops/record/table.ts';
-import type { Model, Use } from '../../../plan/model/model.ts';
-import type { GraphUnits } from '../model/units.ts';
+import type { StepSystem } from '../../../../cost/kernels/call.ts';
+import type { OperatorTable } from '../../../../ops/record/table.ts';
+import type { Model, Use } from '../../../../plan/model/model.ts';
+import type { GraphUnits } from '../../model/units.ts';
 import type { Step } from './pending-sums.ts';
 
 export class NarrowGathers {

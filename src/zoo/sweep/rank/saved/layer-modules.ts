@@ -5,9 +5,9 @@
  * Routed experts are priced beside the program (`moe.ts`).
  */
 
-import type { Node } from '../../../graph/types.ts';
-import { moduleSet, RECOMPUTE_MODULES, type ModuleSet, type RecomputeModule } from '../../recipes/checkpoints.ts';
-import { pathInLayer } from '../model/representative-layers.ts';
+import type { Node } from '../../../../graph/types.ts';
+import { moduleSet, RECOMPUTE_MODULES, type ModuleSet, type RecomputeModule } from '../../../recipes/checkpoints.ts';
+import { pathInLayer } from '../../model/representative-layers.ts';
 
 const NORM = /(norm|ln)(_\d+)?$/i;
 const ATTENTION = /^(self_attn|attn|attention)(?=\.|$)/;

@@ -1,11 +1,11 @@
 /** Takes the moves of a solved plan of one data rank and gives its collectives: by unit for the traffic of a step, and those of data ranks. */
 
-import { COLLECTIVE_KINDS } from '../../../cost/collective-model.ts';
-import type { Model } from '../../../plan/model/model.ts';
-import { collectivesInside } from '../../../plan/model/node-costs.ts';
-import { ringBytes } from '../../compare/price.ts';
-import type { CoreTraffic, DataExtra } from '../model/types.ts';
-import type { GraphUnits } from '../model/units.ts';
+import { COLLECTIVE_KINDS } from '../../../../cost/collective-model.ts';
+import type { Model } from '../../../../plan/model/model.ts';
+import { collectivesInside } from '../../../../plan/model/node-costs.ts';
+import { ringBytes } from '../../../compare/price.ts';
+import type { CoreTraffic, DataExtra } from '../../model/types.ts';
+import type { GraphUnits } from '../../model/units.ts';
 import type { Move } from './pending-sums.ts';
 
 /** Kinds of steps that are collectives, not copies. */

@@ -3,8 +3,8 @@
  * what it keeps in all, of what one microbatch keeps of each of its chunks.
  */
 
-import { keptByChunk } from '../../../simulate/pipeline/closed-forms.ts';
-import type { PipelineSchedule, PipelineShape } from '../../../simulate/pipeline/schedules.ts';
+import { keptByChunk } from '../../../../simulate/pipeline/closed-forms.ts';
+import type { PipelineSchedule, PipelineShape } from '../../../../simulate/pipeline/schedules.ts';
 
 /** Bytes that a device keeps in all, of those that a microbatch keeps of each of its chunks. */
 export type HeldBytes = (chunkBytes: readonly number[]) => number;

@@ -1,7 +1,7 @@
 /** Prices ring attention (arXiv:2310.01889): the seconds of sends that attention does not hide. */
 
-import type { ContextPass } from '../model/types.ts';
-import { beside, type Beside } from '../model/overlap.ts';
+import type { ContextPass } from '../../model/types.ts';
+import { beside, type Beside } from '../../model/overlap.ts';
 
 /** Sends of one block to the next rank in a pass: keys and values, backward their gradients too, which come home. */
 export function ringSends(ranks: number, direction: 'forward' | 'backward'): number {

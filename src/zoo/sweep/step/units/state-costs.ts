@@ -4,12 +4,12 @@
  * priced apart, since layouts that differ in their expert groups alone share the former.
  */
 
-import { COLLECTIVE_KINDS, dimsMask } from '../../../cost/collective-model.ts';
-import type { StepSoftware } from '../../../cost/kernels/software.ts';
-import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
-import type { LayoutKind } from '../model/layout.ts';
-import { parameterCost, type DataGroups, type Moved, type ParameterCost, type StateMove, type StateMoving } from '../model/states.ts'; // prettier-ignore
-import type { CoreParameter } from '../model/types.ts';
+import { COLLECTIVE_KINDS, dimsMask } from '../../../../cost/collective-model.ts';
+import type { StepSoftware } from '../../../../cost/kernels/software.ts';
+import type { StateBytes } from '../../../../cost/memory/state-bytes.ts';
+import type { LayoutKind } from '../../model/layout.ts';
+import { parameterCost, type DataGroups, type Moved, type ParameterCost, type StateMove, type StateMoving } from '../../model/states.ts'; // prettier-ignore
+import type { CoreParameter } from '../../model/types.ts';
 
 /** How software moves what the units of a device have. */
 export interface UnitMoving extends Omit<StateMoving, 'priced' | 'state' | 'listed'> {

@@ -1,8 +1,8 @@
 /** Prices the all-to-all of tokens between experts: takes token bytes and the expert group, gives the cheapest exchange. */
 
-import { ringBytes } from '../../compare/price.ts';
-import type { RoutedCosts } from '../rank/moe.ts';
-import type { DataGroups, Moved } from '../model/states.ts';
+import { ringBytes } from '../../../compare/price.ts';
+import type { RoutedCosts } from '../../rank/moe.ts';
+import type { DataGroups, Moved } from '../../model/states.ts';
 
 /** Tokens on their way to their experts and back: one pass of a routed block. */
 interface Exchange {

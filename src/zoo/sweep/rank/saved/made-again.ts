@@ -5,11 +5,11 @@
  * their own (PyTorch's min-cut partitioner).
  */
 
-import type { StepSoftware } from '../../../cost/kernels/software.ts';
-import type { Graph } from '../../../graph/types.ts';
-import type { OperatorTable } from '../../../ops/record/table.ts';
-import type { GraphUnits } from '../model/units.ts';
-import { isJoined, ONE_KERNEL } from './joined-calls.ts';
+import type { StepSoftware } from '../../../../cost/kernels/software.ts';
+import type { Graph } from '../../../../graph/types.ts';
+import type { OperatorTable } from '../../../../ops/record/table.ts';
+import type { GraphUnits } from '../../model/units.ts';
+import { isJoined, ONE_KERNEL } from '../joined-calls.ts';
 
 /** Which values a kernel can make again. */
 export interface FusedCalls {

@@ -4,7 +4,7 @@
  */
 
 import type { HeldBytes } from './held-activations.ts';
-import type { Unit } from './unit-costs.ts';
+import type { Unit } from '../units/unit-costs.ts';
 
 /**
  * Results are recomputed only in as many units as memory asks for: from the end of every chunk of a device on, units keep all their

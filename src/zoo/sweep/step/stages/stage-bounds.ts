@@ -1,9 +1,9 @@
 /** Takes the units of a layout and gives the first unit of every chunk of layers: balanced under a memory budget, or as parts of as many layers. */
 
-import { internalError } from '../../../errors.ts';
-import { balancedCuts, type CutUnit } from '../model/balanced-cuts.ts';
-import type { LayoutTuning } from '../model/layout.ts';
-import type { Unit } from './unit-costs.ts';
+import { internalError } from '../../../../errors.ts';
+import { balancedCuts, type CutUnit } from '../../model/balanced-cuts.ts';
+import type { LayoutTuning } from '../../model/layout.ts';
+import type { Unit } from '../units/unit-costs.ts';
 
 /** The built units of a layout, and which of them every unit of the model is. */
 interface StagedUnits {

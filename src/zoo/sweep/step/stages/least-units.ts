@@ -4,9 +4,9 @@
  * both of hundreds of thousands of tunings, most of which do not fit or are slower than another of the same plan.
  */
 
-import { leastVisible } from '../model/overlap.ts';
+import { leastVisible } from '../../model/overlap.ts';
 import type { HeldBytes } from './held-activations.ts';
-import type { Unit } from './unit-costs.ts';
+import type { Unit } from '../units/unit-costs.ts';
 
 /** Of every built unit the less of both ways; states and their moves are the same in both. */
 export interface LeastUnits {

@@ -3,18 +3,18 @@
  * pass, and the recomputed calls.
  */
 
-import type { StepSoftware } from '../../../cost/kernels/software.ts';
-import type { Graph, Node } from '../../../graph/types.ts';
-import type { OperatorTable } from '../../../ops/record/table.ts';
-import { eachOperand } from '../../../graph/value.ts';
-import { narrowPoints } from '../../../passes/checkpoint/policies.ts';
-import { mayRecompute } from '../../../passes/checkpoint/repeatable.ts';
-import { backwardStart } from '../../../passes/plannable/weight-views.ts';
-import { isPolicy, modulesOf, type POLICIES, type Checkpoint } from '../../recipes/checkpoints.ts';
+import type { StepSoftware } from '../../../../cost/kernels/software.ts';
+import type { Graph, Node } from '../../../../graph/types.ts';
+import type { OperatorTable } from '../../../../ops/record/table.ts';
+import { eachOperand } from '../../../../graph/value.ts';
+import { narrowPoints } from '../../../../passes/checkpoint/policies.ts';
+import { mayRecompute } from '../../../../passes/checkpoint/repeatable.ts';
+import { backwardStart } from '../../../../passes/plannable/weight-views.ts';
+import { isPolicy, modulesOf, type POLICIES, type Checkpoint } from '../../../recipes/checkpoints.ts';
 import { keptInMemory, type FusedCalls } from './made-again.ts';
 import { moduleOfCall } from './layer-modules.ts';
-import { layerOf } from '../model/representative-layers.ts';
-import type { GraphUnits } from '../model/units.ts';
+import { layerOf } from '../../model/representative-layers.ts';
+import type { GraphUnits } from '../../model/units.ts';
 
 /** What a product reads again in the backward pass is kept as it was cast for its narrow unit. */
 export interface NarrowSaves {
