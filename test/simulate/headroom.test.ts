@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { serialBytes, serialPeakBytes } from '../../src/simulate/timeline/headroom.ts';
-import { play } from '../../src/simulate/timeline/play.ts';
+import { play, playTasks } from '../../src/simulate/timeline/play.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
 import { prefetch, prefetched } from '../../src/simulate/timeline/prefetch.ts';
 import { checkSchedule } from '../../src/simulate/timeline/schedule.ts';
@@ -23,6 +23,10 @@ describe('a step within a limit on memory', () => {
         judge(schedule, held);
         expect(held.memory.peakBytes).toBeLessThanOrEqual(Math.max(alone + more, given));
         expect(held.seconds).toBeLessThanOrEqual(held.serialSeconds);
+        for (const bytes of [alone - 1, alone + more, alone + more + 1]) {
+          const tried = playTasks(schedule, { memoryBytes: alone + more });
+          expect(tried.bytesOver(bytes)).toBe(Math.max(0, held.memory.peakBytes - bytes));
+        }
         // What fits without waiting does not wait.
         const enough = play(schedule, { memoryBytes: schedule.buffers.reduce((sum, b) => sum + b.bytes, 0) });
         expect(enough.spans).toEqual(free.spans);

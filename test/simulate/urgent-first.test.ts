@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { justified } from '../../src/simulate/timeline/justify.ts';
-import { play } from '../../src/simulate/timeline/play.ts';
+import { play, playTasks } from '../../src/simulate/timeline/play.ts';
 import { checkSchedule, type Buffer, type Schedule, type Task } from '../../src/simulate/timeline/schedule.ts';
 import { urgentFirst, type ListOrder } from '../../src/simulate/timeline/urgent-first.ts';
 import { judge, programs } from './random-schedules.ts';
@@ -95,8 +95,9 @@ describe('urgent moves first', () => {
     fc.assert(
       fc.property(programs, fc.constantFrom(0, 60), fc.constantFrom(0, 1, Infinity), fc.constantFrom('made', 'long'), (schedule, bucketBytes, patience, sumsFirst) => {
         const before = ordered(schedule, bucketBytes, patience, sumsFirst);
-        const { spans, seconds: longest } = play(before);
-        const after = justified(before, spans);
+        const run = playTasks(before);
+        const longest = run.seconds;
+        const after = justified(before, run);
         checkSchedule(after);
         const timeline = play(after);
         judge(after, timeline);
@@ -114,9 +115,9 @@ describe('urgent moves first', () => {
   it('CM-32 late and then early: a stream that took the wrong move first takes the other', () => {
     // Both moves are ready at 1. The kernel of `b` needs it for 6 seconds of work; that of `a` comes after.
     const step = steps([['k1', 1], ['a', 3, 'k1'], ['b', 3, 'k1'], ['k2', 6, 'b'], ['k3', 1, 'a']]); // prettier-ignore
-    const { spans, seconds: before } = play(step);
-    expect(before).toBe(14);
-    const after = justified(step, spans);
+    const before = playTasks(step);
+    expect(before.seconds).toBe(14);
+    const after = justified(step, before);
     expect(after.tasks.map((t) => t.name)).toEqual(['k1', 'b', 'a', 'k2', 'k3']);
     expect(played(after)).toBe(11);
   });

@@ -9,7 +9,7 @@ import { planMemoryTimeline, timelinePeakBytes } from '../../plan/record/memory-
 import { holdsPeak } from '../../plan/request/request.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { SimulatedPlan } from '../timeline/from-plan.ts';
-import { simulate, type SimulateOptions } from '../timeline/simulate.ts';
+import { simulateSeconds, type SimulateOptions } from '../timeline/simulate.ts';
 
 /** One plan with its seconds one after another and its simulated seconds. */
 export interface OverlapCandidate {
@@ -83,7 +83,7 @@ export class CandidatePool {
     const { program, model, table, request, budgetBytes } = this.prepared;
     const { nodes, outputs, computeSeconds, communicationSeconds } = decoded ?? decode(model, choice);
     const plan: SimulatedPlan = { request, nodes, outputs, memory: { ...stateMemory(model, choice), budgetBytes } };
-    const { timeline } = simulate(program, plan, table, this.options);
-    return { choice, plan, serialSeconds: computeSeconds + communicationSeconds, simulatedSeconds: timeline.seconds };
+    const serialSeconds = computeSeconds + communicationSeconds;
+    return { choice, plan, serialSeconds, simulatedSeconds: simulateSeconds(program, plan, table, this.options) };
   }
 }

@@ -17,8 +17,12 @@ import type { Schedule } from './schedule.ts';
 export class Headroom {
   /** By place: bytes one after another, and those of results that are there early. */
   private readonly bytes: RangeMost;
+  /** Whether one task after another keeps the limit: then every order that waits where it must keeps it too. */
+  readonly isKept: boolean;
   private readonly ended: Uint8Array;
   private frontier = 0;
+  /** By task: bytes of its results. */
+  private readonly written: Float64Array;
   /** By buffer: uses by tasks that have not ended, and where it is made; -1 for buffers that are given or stay. */
   private readonly users: Int32Array;
   private readonly made: Int32Array;
@@ -28,8 +32,11 @@ export class Headroom {
     private readonly limitBytes: number,
   ) {
     const { tasks, buffers } = schedule;
-    this.bytes = new RangeMost(serialBytes(schedule));
+    const alone = serialBytes(schedule);
+    this.bytes = new RangeMost(alone);
+    this.isKept = this.bytes.most(0, alone.length) <= limitBytes;
     this.ended = new Uint8Array(tasks.length);
+    this.written = Float64Array.from(tasks, ({ writes }) => writes.reduce((sum, b) => sum + buffers[b].bytes, 0));
     this.users = new Int32Array(buffers.length);
     this.made = new Int32Array(buffers.length).fill(-1);
     tasks.forEach((task, i) => {
@@ -41,25 +48,25 @@ export class Headroom {
 
   /** Whether task i may start now. */
   admits(i: number): boolean {
-    const own = this.written(i);
+    const own = this.written[i];
     return own === 0 || i === this.frontier || this.bytes.most(this.frontier, i) + own <= this.limitBytes;
   }
 
   start(i: number): void {
-    this.bytes.add(i, this.written(i));
+    this.bytes.add(i, this.written[i]);
   }
 
   end(i: number): void {
     const { tasks, buffers } = this.schedule;
     this.ended[i] = 1;
     while (this.frontier < tasks.length && this.ended[this.frontier] === 1) this.frontier++;
-    for (const list of [tasks[i].reads, tasks[i].writes])
-      for (const b of list)
-        if (--this.users[b] === 0 && this.made[b] >= 0) this.bytes.add(this.made[b], -buffers[b].bytes);
+    const { reads, writes } = tasks[i];
+    for (const b of reads) this.release(b, buffers[b].bytes);
+    for (const b of writes) this.release(b, buffers[b].bytes);
   }
 
-  private written(i: number): number {
-    return this.schedule.tasks[i].writes.reduce((sum, b) => sum + this.schedule.buffers[b].bytes, 0);
+  private release(b: number, bytes: number): void {
+    if (--this.users[b] === 0 && this.made[b] >= 0) this.bytes.add(this.made[b], -bytes);
   }
 }
 

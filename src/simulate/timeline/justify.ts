@@ -10,25 +10,29 @@
 import { internalError } from '../../errors.ts';
 import { taskSeconds, writers, type Schedule } from './schedule.ts';
 
-/** @param spans when the tasks of the schedule run, in their order */
-export function justified(schedule: Schedule, spans: readonly Span[]): Schedule {
+/** @param times when the tasks of the schedule run, in their order */
+export function justified(schedule: Schedule, times: Times): Schedule {
   const { tasks } = schedule;
   const { ended, started } = precedence(schedule);
-  const total = spans.reduce((most, { end }) => Math.max(most, end), 0);
-  const mirrored = (list: readonly Span[]): Span[] => list.map(({ start, end }) => ({ start: total - end, end: total - start })); // prettier-ignore
+  const seconds = Float64Array.from(tasks, (task) => taskSeconds(schedule, task));
+  const total = times.end.reduce((most, end) => Math.max(most, end), 0);
+  const mirrored = ({ start, end }: Times): Times => ({ start: end.map((t) => total - t), end: start.map((t) => total - t) }); // prettier-ignore
   // What waits for a start alone has no like in reversed time: the second pass holds it.
-  const late = packed(schedule, order(mirrored(spans), -1), reversed(ended), undefined);
-  const early = packed(schedule, order(mirrored(late), 1), ended, started);
+  const late = packed(schedule, seconds, order(mirrored(times), -1), reversed(ended), undefined);
+  const early = packed(schedule, seconds, order(mirrored(late), 1), ended, started);
   return { ...schedule, tasks: afterWaits(order(early, 1), ended, started).map((at) => tasks[at]) };
 }
 
-interface Span {
-  readonly start: number;
-  readonly end: number;
+/** By task: when it starts and ends. */
+interface Times {
+  readonly start: Float64Array;
+  readonly end: Float64Array;
 }
 
 /** By task: those that must have ended, or started, before it starts. */
 type Waits = readonly (readonly number[])[];
+
+const NONE: readonly number[] = [];
 
 function precedence(schedule: Schedule): { readonly ended: Waits; readonly started: Waits } {
   const { tasks } = schedule;
@@ -41,15 +45,19 @@ function precedence(schedule: Schedule): { readonly ended: Waits; readonly start
   };
   let kernel = -1;
   const ended = tasks.map((task, at) => {
-    const out = new Set(task.reads.flatMap((b) => (writer[b] >= 0 ? [writer[b]] : [])));
-    for (const id of task.afterEnd ?? []) out.add(of(id));
+    const out: number[] = [];
+    const add = (first: number): void => {
+      if (!out.includes(first)) out.push(first);
+    };
+    for (const b of task.reads) if (writer[b] >= 0) add(writer[b]);
+    if (task.afterEnd !== undefined) for (const id of task.afterEnd) add(of(id));
     if (task.kind === 'compute') {
-      if (kernel >= 0) out.add(kernel);
+      if (kernel >= 0) add(kernel);
       kernel = at;
     }
-    return [...out];
+    return out;
   });
-  return { ended, started: tasks.map((task) => (task.afterStart ?? []).map(of)) };
+  return { ended, started: tasks.map(({ afterStart }) => (afterStart === undefined ? NONE : afterStart.map(of))) };
 }
 
 function reversed(waits: Waits): Waits {
@@ -61,18 +69,19 @@ function reversed(waits: Waits): Waits {
 }
 
 /** Tasks by their start; of those that start together the first in the schedule first, or the last. */
-function order(spans: readonly Span[], sign: 1 | -1): number[] {
-  return spans.map((_, at) => at).sort((a, b) => spans[a].start - spans[b].start || spans[a].end - spans[b].end || sign * (a - b));
-} // prettier-ignore
+function order({ start, end }: Times, sign: 1 | -1): Int32Array {
+  return Int32Array.from(start, (_, at) => at).sort((a, b) => start[a] - start[b] || end[a] - end[b] || sign * (a - b));
+}
 
 /** The same sequence with each task after what it waits for: of those that start together one may wait for another. */
-function afterWaits(sequence: readonly number[], ended: Waits, started: Waits): number[] {
+function afterWaits(sequence: Int32Array, ended: Waits, started: Waits): number[] {
   const out: number[] = [];
   const isOut = new Uint8Array(sequence.length);
   const put = (at: number): void => {
     if (isOut[at] === 1) return;
     isOut[at] = 1;
-    for (const first of [...ended[at], ...started[at]]) put(first);
+    for (const first of ended[at]) put(first);
+    for (const first of started[at]) put(first);
     out.push(at);
   };
   for (const at of sequence) put(at);
@@ -80,36 +89,51 @@ function afterWaits(sequence: readonly number[], ended: Waits, started: Waits): 
 }
 
 /** Puts each task, in that order, into the first free place of its stream after what it waits for. */
-function packed(schedule: Schedule, sequence: readonly number[], ended: Waits, started: Waits | undefined): Span[] {
-  const spans = new Array<Span | undefined>(schedule.tasks.length).fill(undefined);
-  const busy = schedule.streams.map((): Span[] => []);
-  const place = (at: number): Span => {
-    const known = spans[at];
-    if (known !== undefined) return known;
-    const task = schedule.tasks[at];
-    const seconds = taskSeconds(schedule, task);
-    let start = ended[at].reduce((most, other) => Math.max(most, place(other).end), 0);
-    start = (started?.[at] ?? []).reduce((most, other) => Math.max(most, place(other).start), start);
-    if (seconds > 0) start = take(busy[task.stream], start, seconds);
-    return (spans[at] = { start, end: start + seconds });
+function packed({ tasks, streams }: Schedule, seconds: Float64Array, sequence: Int32Array, ended: Waits, started: Waits | undefined): Times {
+  const count = tasks.length;
+  const start = new Float64Array(count);
+  const end = new Float64Array(count);
+  const isPlaced = new Uint8Array(count);
+  const busy = streams.map((): Busy => ({ starts: [], ends: [] }));
+  const place = (at: number): void => {
+    if (isPlaced[at] === 1) return;
+    let from = 0;
+    for (const other of ended[at]) {
+      place(other);
+      from = Math.max(from, end[other]);
+    }
+    for (const other of started === undefined ? NONE : started[at]) {
+      place(other);
+      from = Math.max(from, start[other]);
+    }
+    isPlaced[at] = 1;
+    start[at] = seconds[at] > 0 ? take(busy[tasks[at].stream], from, seconds[at]) : from;
+    end[at] = start[at] + seconds[at];
   };
   for (const at of sequence) place(at);
-  return spans.map((span, at) => span ?? place(at));
+  return { start, end };
+} // prettier-ignore
+
+/** When a stream is not free, ascending. */
+interface Busy {
+  readonly starts: number[];
+  readonly ends: number[];
 }
 
 /** Takes the first free place of so many seconds from `from` on, and says where it begins. */
-function take(busy: Span[], from: number, seconds: number): number {
-  let [low, high] = [0, busy.length];
+function take({ starts, ends }: Busy, from: number, seconds: number): number {
+  let [low, high] = [0, ends.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (busy[middle].end <= from) low = middle + 1;
+    if (ends[middle] <= from) low = middle + 1;
     else high = middle;
   }
   let start = from;
-  while (low < busy.length && busy[low].start - start < seconds * (1 - ROUNDING)) start = Math.max(start, busy[low++].end);
-  busy.splice(low, 0, { start, end: start + seconds });
+  while (low < ends.length && starts[low] - start < seconds * (1 - ROUNDING)) start = Math.max(start, ends[low++]);
+  starts.splice(low, 0, start);
+  ends.splice(low, 0, start + seconds);
   return start;
-} // prettier-ignore
+}
 
 /** A place that is too short by this share of a task holds it: times are sums of doubles. */
 const ROUNDING = 1e-9;

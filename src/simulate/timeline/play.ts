@@ -64,24 +64,57 @@ export interface PlayOptions {
  * @throws E_USAGE for a slowdown below 1; E_INTERNAL for a schedule whose tasks wait for each other
  */
 export function play(schedule: Schedule, options: PlayOptions = {}): Timeline {
+  return playTasks(schedule, options).timeline();
+}
+
+/** When tasks ran. What a timeline says of them is worked out where it is asked for: most orders that are tried lose. */
+export interface Played {
+  readonly seconds: number;
+  /** By task, in the order of the schedule. */
+  readonly start: Float64Array;
+  readonly end: Float64Array;
+  /** Most bytes alive above `bytes`; 0 where none are. */
+  bytesOver(bytes: number): number;
+  timeline(): Timeline;
+}
+
+/** Plays as `play` does. @throws what `play` throws */
+export function playTasks(schedule: Schedule, options: PlayOptions = {}): Played {
   const { overlapSlowdown: slowdown = 1 } = options;
   if (!(slowdown >= 1 && slowdown < Infinity))
     throw new ShardwrightError('E_USAGE', `compute beside communication takes ${slowdown} of its time, expected 1 or more`); // prettier-ignore
   const { memoryBytes } = options;
-  const run = new Run(schedule, slowdown, memoryBytes === undefined ? undefined : new Headroom(schedule, memoryBytes)).run(); // prettier-ignore
+  const headroom = memoryBytes === undefined ? undefined : new Headroom(schedule, memoryBytes);
+  const run = new Run(schedule, slowdown, headroom).run();
   const { start, end } = run;
+  const seconds = end.reduce((most, t) => Math.max(most, t), 0);
+  let known: MemoryCurve | undefined;
+  const memory = (): MemoryCurve => (known ??= memoryCurve(schedule, run));
+  return {
+    seconds,
+    start,
+    end,
+    // A limit that one task after another keeps is kept.
+    bytesOver: (bytes) => (memoryBytes !== undefined && memoryBytes <= bytes && headroom?.isKept === true ? 0 : Math.max(0, memory().peakBytes - bytes)),
+    timeline: () => ({ seconds, ...spansOf(schedule, run), memory: memory(), delayedTasks: run.delayedTasks }),
+  };
+} // prettier-ignore
+
+type Spans = Pick<
+  Timeline,
+  'spans' | 'serialSeconds' | 'computeSeconds' | 'communicationSeconds' | 'exposedCommunicationSeconds'
+>;
+
+function spansOf(schedule: Schedule, { start, end }: Happened): Spans {
   const spans = schedule.tasks.map((task, i) => ({ task, start: start[i], end: end[i] }));
   const busy = (of: (task: Task) => boolean): number =>
     spans.reduce((sum, s) => (of(s.task) ? sum + (s.end - s.start) : sum), 0);
   return {
-    seconds: end.reduce((most, t) => Math.max(most, t), 0),
     serialSeconds: schedule.tasks.reduce((sum, task) => sum + taskSeconds(schedule, task), 0),
     computeSeconds: busy((t) => t.stream === COMPUTE),
     communicationSeconds: busy((t) => t.stream !== COMPUTE),
     exposedCommunicationSeconds: exposed(spans),
     spans,
-    memory: memoryCurve(schedule, run),
-    delayedTasks: run.delayedTasks,
   };
 }
 
@@ -94,6 +127,31 @@ interface Happened {
   readonly delayedTasks: number;
 }
 
+/** Who waits for each task: lists in one array, as most tasks have one that waits or none. */
+class Waiters {
+  private readonly first: Int32Array;
+  private readonly next: number[] = [];
+  private readonly task: number[] = [];
+
+  constructor(
+    count: number,
+    /** What every task still waits for. */
+    private readonly waits: Int32Array,
+  ) {
+    this.first = new Int32Array(count).fill(-1);
+  }
+
+  add(on: number, task: number): void {
+    this.next.push(this.first[on]);
+    this.first[on] = this.task.push(task) - 1;
+    this.waits[task]++;
+  }
+
+  release(on: number): void {
+    for (let k = this.first[on]; k >= 0; k = this.next[k]) this.waits[this.task[k]]--;
+  }
+}
+
 class Run implements Happened {
   readonly start: Float64Array;
   readonly end: Float64Array;
@@ -103,10 +161,10 @@ class Run implements Happened {
   private happened = 0;
   /** Since when the head of a stream has waited for memory alone; -1: it does not. */
   private readonly blockedSince: Float64Array;
-  /** What every task still waits for. */
+  private readonly seconds: Float64Array;
   private readonly waits: Int32Array;
-  private readonly onStart: number[][];
-  private readonly onEnd: number[][];
+  private readonly onStart: Waiters;
+  private readonly onEnd: Waiters;
   private readonly queues: number[][];
   private readonly heads: Int32Array;
   /** Task that each stream runs, -1: idle. */
@@ -123,30 +181,33 @@ class Run implements Happened {
     this.end = new Float64Array(n).fill(Infinity);
     this.startOrder = new Int32Array(n);
     this.endOrder = new Int32Array(n);
+    this.seconds = new Float64Array(n);
     this.waits = new Int32Array(n);
-    this.onStart = Array.from({ length: n }, () => []);
-    this.onEnd = Array.from({ length: n }, () => []);
+    this.onStart = new Waiters(n, this.waits);
+    this.onEnd = new Waiters(n, this.waits);
     this.queues = streams.map(() => []);
     this.heads = new Int32Array(streams.length);
     this.running = new Int32Array(streams.length).fill(-1);
     this.blockedSince = new Float64Array(streams.length).fill(-1);
     const writer = new Int32Array(buffers.length).fill(-1);
     const position = new Map<number, number>();
-    tasks.forEach((task, i) => {
-      position.set(task.id, i);
-      for (const b of task.writes) writer[b] = i;
-    });
-    const wait = (i: number, list: number[] | undefined): void => {
-      if (list === undefined) throw internalError(`${tasks[i].name} waits for a task that is not there`);
-      list.push(i);
-      this.waits[i]++;
+    for (let i = 0; i < n; i++) {
+      position.set(tasks[i].id, i);
+      for (const b of tasks[i].writes) writer[b] = i;
+    }
+    const placeOf = (id: number, i: number): number => {
+      const at = position.get(id);
+      if (at === undefined) throw internalError(`${tasks[i].name} waits for a task that is not there`);
+      return at;
     };
-    tasks.forEach((task, i) => {
-      for (const b of task.reads) if (writer[b] >= 0) wait(i, this.onEnd[writer[b]]);
-      for (const id of task.afterStart ?? []) wait(i, this.onStart[position.get(id) ?? -1]);
-      for (const id of task.afterEnd ?? []) wait(i, this.onEnd[position.get(id) ?? -1]);
+    for (let i = 0; i < n; i++) {
+      const task = tasks[i];
+      this.seconds[i] = taskSeconds(schedule, task);
+      for (const b of task.reads) if (writer[b] >= 0) this.onEnd.add(writer[b], i);
+      if (task.afterStart !== undefined) for (const id of task.afterStart) this.onStart.add(placeOf(id, i), i);
+      if (task.afterEnd !== undefined) for (const id of task.afterEnd) this.onEnd.add(placeOf(id, i), i);
       this.queues[task.stream].push(i);
-    });
+    }
   }
 
   run(): Happened {
@@ -165,7 +226,7 @@ class Run implements Happened {
         this.endOrder[i] = this.happened++;
         this.headroom?.end(i);
         done++;
-        for (const k of this.onEnd[i]) this.waits[k]--;
+        this.onEnd.release(i);
         if (s !== COMPUTE) this.pace(now);
       }
     }
@@ -191,10 +252,9 @@ class Run implements Happened {
         this.heads[s]++;
         this.start[i] = now;
         this.startOrder[i] = this.happened++;
-        const seconds = taskSeconds(this.schedule, this.schedule.tasks[i]);
-        this.end[i] = now + seconds * (s === COMPUTE && this.communicating() ? this.slowdown : 1);
+        this.end[i] = now + this.seconds[i] * (s === COMPUTE && this.communicating() ? this.slowdown : 1);
         this.running[s] = i;
-        for (const k of this.onStart[i]) this.waits[k]--;
+        this.onStart.release(i);
         if (s !== COMPUTE) this.pace(now);
         moved = true;
       }
@@ -204,7 +264,9 @@ class Run implements Happened {
   private beside = false;
 
   private communicating(): boolean {
-    return (this.beside = this.running.some((i, s) => s !== COMPUTE && i >= 0));
+    let beside = false;
+    for (let s = 0; s < this.running.length; s++) if (s !== COMPUTE && this.running[s] >= 0) beside = true;
+    return (this.beside = beside);
   }
 
   /** The running kernel goes on at another pace when communication begins or ends. */
@@ -251,7 +313,7 @@ function memoryCurve(schedule: Schedule, run: Happened): MemoryCurve {
   const to = new Int32Array(n).fill(-1);
   tasks.forEach((task, i) => {
     for (const b of task.writes) from[b] = run.startOrder[i];
-    for (const b of [...task.reads, ...task.writes]) to[b] = Math.max(to[b], run.endOrder[i]);
+    for (const list of [task.reads, task.writes]) for (const b of list) to[b] = Math.max(to[b], run.endOrder[i]);
   });
   const count = 2 * tasks.length;
   const change = new Float64Array(count);

@@ -10,11 +10,12 @@ import { bucket } from './bucket.ts';
 import { planSchedule, type PlanSchedule, type ScheduleOptions, type SimulatedPlan } from './from-plan.ts';
 import { serialPeakBytes } from './headroom.ts';
 import { justified } from './justify.ts';
-import { play, type PlayOptions, type Timeline } from './play.ts';
+import { COMPUTE } from '../../plan/overlap/streams.ts';
+import { playTasks, type Played, type PlayOptions, type Timeline } from './play.ts';
 import { prefetch, prefetched, type Prefetched } from './prefetch.ts';
 import { checkSchedule, type Schedule } from './schedule.ts';
 import { sumsOf } from './needs.ts';
-import { urgentFirst, type ListOrder } from './urgent-first.ts';
+import { ListWork, type ListOrder } from './urgent-first.ts';
 
 /** Prefetch, buckets, memory limit in bytes and slowdown of a simulated step. */
 export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'memoryBytes'> {
@@ -83,6 +84,17 @@ const ORDERS: readonly ListOrder[] = [
 /** An order that is moved late and early again is taken where the step is shorter by this share. */
 const WORTH = 1e-3;
 
+/** The limit on memory that an order is played with, if any. */
+interface Within {
+  readonly memoryBytes?: number;
+}
+
+/** A program with its buckets. */
+interface Packed {
+  readonly packed: Schedule;
+  readonly within: Within;
+}
+
 interface Tried {
   readonly size: number;
   /** Of the order of collectives; undefined: that of the program. */
@@ -91,11 +103,22 @@ interface Tried {
   readonly ahead: Schedule;
   /** Collectives that the limit on memory kept from being moved as far forward. */
   readonly heldBack: number;
-  /** The limit on memory that it is played with. */
-  readonly limited: { readonly memoryBytes?: number };
+  readonly limited: Within;
   /** The same without the limit on memory. */
   unlimited(): Schedule;
-  readonly timeline: Timeline;
+  readonly run: Played;
+}
+
+/** The fastest of what was tried, and within which limit. */
+interface Fastest {
+  readonly written: PlanSchedule;
+  readonly best: Tried;
+  readonly passes: readonly string[];
+  /** Peak of one task after another. */
+  readonly aloneBytes: number;
+  readonly memoryBytes: number | 'none';
+  /** Undefined where nothing waits for memory. */
+  readonly limit: number | undefined;
 }
 
 /**
@@ -109,6 +132,35 @@ export function simulate(
   table: OperatorTable,
   options: SimulateOptions = {},
 ): Simulation {
+  const { written, best, passes, aloneBytes, memoryBytes, limit } = fastest(graph, plan, table, options);
+  const { memoryBytes: _, ...others } = options;
+  const timeline = best.run.timeline();
+  const bound = limit === undefined ? undefined : boundOf(best, timeline, limit, others);
+  return {
+    schedule: { ...written, ...best.ahead },
+    timeline,
+    passes,
+    ...(bound === undefined ? {} : { bound }),
+    notes: [
+      ...written.notes,
+      ...memoryNotes(memoryBytes, bound, aloneBytes, timeline),
+      `${written.launchSeconds * 1e6} us before every kernel.`,
+      ...(options.overlapSlowdown === undefined ? ['Compute beside communication is not slowed.'] : []),
+    ],
+  };
+}
+
+/** The seconds of `simulate` alone. @throws what `simulate` throws */
+export function simulateSeconds(
+  graph: Graph,
+  plan: SimulatedPlan,
+  table: OperatorTable,
+  options: SimulateOptions = {},
+): number {
+  return fastest(graph, plan, table, options).best.run.seconds;
+}
+
+function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, options: SimulateOptions): Fastest {
   const written = planSchedule(graph, plan, table, options);
   const passes: string[] = [];
   let schedule: Schedule = written;
@@ -126,21 +178,34 @@ export function simulate(
   const alone = serialPeakBytes(schedule);
   const limit = memoryBytes === 'none' || alone > memoryBytes ? undefined : memoryBytes;
   const usable = limit ?? usableMemoryBytes(written.cluster);
-  const over = ({ timeline }: Tried): number => Math.max(0, timeline.memory.peakBytes - usable);
+  const over = ({ run }: Tried): number => run.bytesOver(usable);
   const better = (a: Tried, b: Tried): Tried =>
-    over(b) < over(a) || (over(b) === over(a) && b.timeline.seconds < a.timeline.seconds) ? b : a;
+    over(b) < over(a) || (over(b) === over(a) && b.run.seconds < a.run.seconds) ? b : a;
   let sums: Uint8Array | undefined;
-  const attempt = (size: number, distance: number | undefined, list?: ListOrder): Tried => {
-    // Sums that are ordered get their buckets with their order.
-    const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds, sums: list === undefined ? (sums ??= sumsOf(schedule)) : undefined }) : schedule; // prettier-ignore
+  const packedAt = (size: number, ofSums: Uint8Array | undefined): Packed => {
+    const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds, sums: ofSums }) : schedule;
     // Buckets gather early what they gather together: the program itself may then be larger than the limit.
     const within = limit !== undefined && serialPeakBytes(packed) <= limit ? { memoryBytes: limit } : {};
-    const arranged = (bound: { readonly memoryBytes?: number }): Prefetched => {
-      const ahead = distance === undefined ? { schedule: packed, heldBack: 0 } : prefetched(packed, { distance, limitBytes, ...bound }); // prettier-ignore
-      return list === undefined ? ahead : { ...ahead, schedule: urgentFirst(ahead.schedule, { ...list, bucketBytes: size, seconds }) }; // prettier-ignore
-    };
-    const { schedule: ahead, heldBack } = arranged(within);
-    return { size, list, distance, ahead, heldBack, limited: within, unlimited: () => arranged({}).schedule, timeline: play(ahead, { ...others, ...within }) }; // prettier-ignore
+    return { packed, within };
+  };
+  const aheadOf = ({ packed }: Packed, distance: number | undefined, bound: Within): Prefetched =>
+    distance === undefined ? { schedule: packed, heldBack: 0 } : prefetched(packed, { distance, limitBytes, ...bound });
+  const attempt = (size: number, distance: number | undefined): Tried => {
+    const own = packedAt(size, size > 0 ? (sums ??= sumsOf(schedule)) : undefined);
+    const { schedule: ahead, heldBack } = aheadOf(own, distance, own.within);
+    const unlimited = (): Schedule => aheadOf(own, distance, {}).schedule;
+    return { size, list: undefined, distance, ahead, heldBack, limited: own.within, unlimited, run: playTasks(ahead, { ...others, ...own.within }) }; // prettier-ignore
+  };
+  const inOrders = (size: number, distance: number | undefined): readonly Tried[] => {
+    // Sums that are ordered get their buckets with their order.
+    const own = packedAt(size, undefined);
+    const { schedule: unordered, heldBack } = aheadOf(own, distance, own.within);
+    const work = new ListWork(unordered, { bucketBytes: size, seconds });
+    return ORDERS.map((list) => {
+      const ahead = work.ordered(list);
+      const unlimited = (): Schedule => new ListWork(aheadOf(own, distance, {}).schedule, { bucketBytes: size, seconds }).ordered(list); // prettier-ignore
+      return { size, list, distance, ahead, heldBack, limited: own.within, unlimited, run: playTasks(ahead, { ...others, ...own.within }) }; // prettier-ignore
+    });
   };
   const size = bucketBytes === 'auto' ? 0 : bucketBytes;
   let best = attempt(size, asked === 'auto' ? undefined : asked);
@@ -149,21 +214,20 @@ export function simulate(
     for (const distance of DISTANCES) best = better(best, attempt(size, distance));
   if (bucketBytes === 'auto') best = better(best, attempt(DEFAULT_BUCKET_BYTES, best.distance));
   // Without communication every order is the same.
-  if (order === 'auto' && best.timeline.communicationSeconds > 0) {
-    const ordered = [...new Set(bucketBytes === 'auto' ? [best.size, DEFAULT_BUCKET_BYTES] : [size])].flatMap((tried) =>
-      ORDERS.map((list) => attempt(tried, best.distance, list)),
-    );
+  if (order === 'auto' && communicates(best)) {
+    const sizes = new Set(bucketBytes === 'auto' ? [best.size, DEFAULT_BUCKET_BYTES] : [size]);
+    const ordered = [...sizes].flatMap((tried) => inOrders(tried, best.distance));
     best = ordered.reduce(better, best);
     const early = (tried: Tried): Tried => {
-      const ahead = justified(tried.ahead, tried.timeline.spans);
-      const unlimited = (): Schedule => justified(tried.unlimited(), play(tried.unlimited(), others).spans);
-      return { ...tried, ahead, unlimited, timeline: play(ahead, { ...others, ...tried.limited }) };
+      const ahead = justified(tried.ahead, tried.run);
+      const unlimited = (): Schedule => justified(tried.unlimited(), playTasks(tried.unlimited(), others));
+      return { ...tried, ahead, unlimited, run: playTasks(ahead, { ...others, ...tried.limited }) };
     };
     // Tries that take as long as another are mostly the same order.
-    const distinct = new Map(ordered.map((tried) => [tried.timeline.seconds, tried]));
+    const distinct = new Map(ordered.map((tried) => [tried.run.seconds, tried]));
     for (const tried of distinct.values()) {
       const again = early(tried);
-      if (over(again) <= over(best) && again.timeline.seconds < best.timeline.seconds * (1 - WORTH)) best = again;
+      if (again.run.seconds < best.run.seconds * (1 - WORTH) && over(again) <= over(best)) best = again;
     }
   }
   checkSchedule(best.ahead);
@@ -175,34 +239,26 @@ export function simulate(
   );
   if (best.list !== undefined)
     passes.push('moves that a kernel waits for before sums that none waits for, in a fixed order of calls');
-  const bound = limit === undefined ? undefined : boundOf(best, limit, others);
-  return {
-    schedule: { ...written, ...best.ahead },
-    timeline: best.timeline,
-    passes,
-    ...(bound === undefined ? {} : { bound }),
-    notes: [
-      ...written.notes,
-      ...memoryNotes(memoryBytes, bound, alone, best.timeline),
-      `${written.launchSeconds * 1e6} us before every kernel.`,
-      ...(options.overlapSlowdown === undefined ? ['Compute beside communication is not slowed.'] : []),
-    ],
-  };
+  return { written, best, passes, aloneBytes: alone, memoryBytes, limit };
+}
+
+function communicates({ ahead, run: { start, end } }: Tried): boolean {
+  return ahead.tasks.some(({ stream }, at) => stream !== COMPUTE && end[at] > start[at]);
 }
 
 /** What the limit did to the step, against the same one without it; undefined where the passes asked for break the limit. */
-function boundOf(tried: Tried, memoryBytes: number, options: PlayOptions): MemoryBound | undefined {
-  const { heldBack, timeline } = tried;
-  if (timeline.memory.peakBytes > memoryBytes) return undefined;
-  const delayedTasks = heldBack + timeline.delayedTasks;
-  const free = delayedTasks === 0 ? timeline : play(tried.unlimited(), options);
+function boundOf(tried: Tried, timeline: Timeline, memoryBytes: number, options: PlayOptions): MemoryBound | undefined {
+  const { memory } = timeline;
+  if (memory.peakBytes > memoryBytes) return undefined;
+  const delayedTasks = tried.heldBack + timeline.delayedTasks;
+  const free = delayedTasks === 0 ? timeline : playTasks(tried.unlimited(), options).timeline();
   return {
     memoryBytes,
     delayedTasks,
     delayedSeconds: timeline.seconds - free.seconds,
     unboundedPeakBytes: free.memory.peakBytes,
   };
-}
+} // prettier-ignore
 
 function memoryNotes(
   memoryBytes: number | 'none',

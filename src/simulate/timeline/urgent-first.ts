@@ -25,47 +25,37 @@ export interface ListOrder {
   readonly sumsFirst: 'made' | 'long';
 }
 
-interface UrgentFirstOptions extends ListOrder {
+interface ListOptions {
   /** Most bytes of one bucket of sums; 0: none. */
   readonly bucketBytes: number;
   /** Seconds of a collective over the flattened group of some mesh dims. */
   seconds(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): number;
 }
 
-export function urgentFirst(schedule: Schedule, options: UrgentFirstOptions): Schedule {
-  return new ListScheduler(schedule, options).run();
+export function urgentFirst(schedule: Schedule, options: ListOptions & ListOrder): Schedule {
+  return new ListWork(schedule, options).ordered(options);
 }
 
-class ListScheduler {
-  private readonly needs: Needs;
-  private readonly seconds: Float64Array;
+/** What every order of one schedule needs. */
+export class ListWork {
+  readonly needs: Needs;
+  readonly seconds: Float64Array;
   /** Seconds of kernels before each. */
-  private readonly before: Float64Array;
-  private readonly rank: Float64Array;
-  private readonly isSum: Uint8Array;
+  readonly before: Float64Array;
+  readonly rank: Float64Array;
+  readonly isSum: Uint8Array;
   /** Seconds of what waits for each task, one after another, to the end of the step. */
-  private readonly tail: Float64Array;
-  /** What each task still waits for, and who waits for its start and its end. */
-  private readonly waits: Int32Array;
-  private readonly onStart: number[][];
-  private readonly onEnd: number[][];
-  /** By stream: tasks that are ready, and ready sums, each by rank. */
-  private readonly ready: number[][];
-  private readonly readySums: number[][];
-  /** By stream: moves that some kernel needs, by the kernel that makes them; and the first that may not be ready. */
-  private readonly coming: readonly (readonly number[])[];
-  private readonly firstComing: Int32Array;
-  /** What each stream runs, and until when. */
-  private readonly running: (readonly number[] | undefined)[];
-  private readonly ends: Float64Array;
-  private kernelsStarted = 0;
-  private kernelEnd = 0;
-  private now = 0;
-  private readonly order: Task[] = [];
+  readonly tail: Float64Array;
+  /** What each task waits for at first, and who waits for its start and its end. */
+  readonly waits: Int32Array;
+  readonly onStart: number[][];
+  readonly onEnd: number[][];
+  /** By stream: moves that some kernel needs, by the kernel that makes them. */
+  readonly coming: readonly (readonly number[])[];
 
   constructor(
-    private readonly schedule: Schedule,
-    private readonly options: UrgentFirstOptions,
+    readonly schedule: Schedule,
+    readonly options: ListOptions,
   ) {
     const { tasks, streams } = schedule;
     this.needs = new Needs(schedule);
@@ -77,11 +67,9 @@ class ListScheduler {
     this.isSum = options.bucketBytes > 0 ? sumsOf(schedule, this.needs) : new Uint8Array(tasks.length);
     this.tail = this.tails();
     this.waits = new Int32Array(tasks.length);
-    this.onStart = tasks.map(() => []);
-    this.onEnd = tasks.map(() => []);
+    this.onStart = tasks.map(() => NOBODY);
+    this.onEnd = tasks.map(() => NOBODY);
     this.link();
-    this.ready = streams.map(() => []);
-    this.readySums = streams.map(() => []);
     this.coming = streams.map((_, s) =>
       tasks
         .flatMap(({ stream }, at) =>
@@ -89,50 +77,28 @@ class ListScheduler {
         )
         .sort((a, b) => maker[a] - maker[b]),
     );
-    this.firstComing = new Int32Array(streams.length);
-    this.running = streams.map(() => undefined);
-    this.ends = new Float64Array(streams.length).fill(Infinity);
   }
 
-  run(): Schedule {
-    const { tasks, streams } = this.schedule;
-    tasks.forEach((_, at) => {
-      if (this.waits[at] === 0) this.makeReady(at);
-    });
-    for (let done = 0; done < tasks.length;) {
-      for (let moved = true; moved;) {
-        moved = false;
-        for (let s = 0; s < streams.length; s++) if (this.running[s] === undefined && this.start(s)) moved = true;
-      }
-      this.now = this.ends.reduce((a, b) => Math.min(a, b));
-      if (this.now === Infinity) throw internalError('tasks wait for each other');
-      for (let s = 0; s < streams.length; s++) {
-        const members = this.running[s];
-        if (members === undefined || this.ends[s] > this.now) continue;
-        this.running[s] = undefined;
-        this.ends[s] = Infinity;
-        done += members.length;
-        for (const at of members) this.release(this.onEnd[at]);
-      }
-    }
-    return { ...this.schedule, tasks: this.order };
+  ordered(order: ListOrder): Schedule {
+    return new ListScheduler(this, order).run();
   }
 
   private link(): void {
     const { tasks } = this.schedule;
     const { kernels, writer } = this.needs;
     const position = new Map(tasks.map(({ id }, at) => [id, at]));
-    const wait = (at: number, list: number[] | undefined): void => {
-      if (list === undefined) throw internalError(`${tasks[at].name} waits for a task that is not there`);
-      list.push(at);
+    const wait = (at: number, lists: number[][], on: number | undefined): void => {
+      if (on === undefined) throw internalError(`${tasks[at].name} waits for a task that is not there`);
+      if (lists[on] === NOBODY) lists[on] = [at];
+      else lists[on].push(at);
       this.waits[at]++;
     };
     tasks.forEach((task, at) => {
-      for (const b of task.reads) if (writer[b] >= 0) wait(at, this.onEnd[writer[b]]);
-      for (const id of task.afterStart ?? []) wait(at, this.onStart[position.get(id) ?? -1]);
-      for (const id of task.afterEnd ?? []) wait(at, this.onEnd[position.get(id) ?? -1]);
+      for (const b of task.reads) if (writer[b] >= 0) wait(at, this.onEnd, writer[b]);
+      if (task.afterStart !== undefined) for (const id of task.afterStart) wait(at, this.onStart, position.get(id));
+      if (task.afterEnd !== undefined) for (const id of task.afterEnd) wait(at, this.onEnd, position.get(id));
     });
-    for (let k = 1; k < kernels.length; k++) wait(kernels[k], this.onEnd[kernels[k - 1]]);
+    for (let k = 1; k < kernels.length; k++) wait(kernels[k], this.onEnd, kernels[k - 1]);
   }
 
   /**
@@ -164,14 +130,69 @@ class ListScheduler {
         if (writer[b] >= 0) tail[writer[b]] = Math.max(tail[writer[b]], tail[at] + this.seconds[at]);
     return tail;
   }
+}
+
+/** Most tasks have nobody who waits for their start: they share one list. */
+const NOBODY: number[] = [];
+
+class ListScheduler {
+  /** What each task still waits for. */
+  private readonly waits: Int32Array;
+  /** By stream: tasks that are ready, and ready sums, each by rank. */
+  private readonly ready: number[][];
+  private readonly readySums: number[][];
+  /** By stream: the first move that some kernel needs and that may not be ready. */
+  private readonly firstComing: Int32Array;
+  /** What each stream runs, and until when. */
+  private readonly running: (readonly number[] | undefined)[];
+  private readonly ends: Float64Array;
+  private kernelsStarted = 0;
+  private kernelEnd = 0;
+  private now = 0;
+  private readonly order: Task[] = [];
+
+  constructor(
+    private readonly work: ListWork,
+    private readonly list: ListOrder,
+  ) {
+    const { tasks, streams } = work.schedule;
+    this.waits = work.waits.slice();
+    this.ready = streams.map(() => []);
+    this.readySums = streams.map(() => []);
+    this.firstComing = new Int32Array(streams.length);
+    this.running = streams.map(() => undefined);
+    this.ends = new Float64Array(streams.length).fill(Infinity);
+    for (let at = 0; at < tasks.length; at++) if (this.waits[at] === 0) this.makeReady(at);
+  }
+
+  run(): Schedule {
+    const { tasks, streams } = this.work.schedule;
+    for (let done = 0; done < tasks.length;) {
+      for (let moved = true; moved;) {
+        moved = false;
+        for (let s = 0; s < streams.length; s++) if (this.running[s] === undefined && this.start(s)) moved = true;
+      }
+      this.now = this.ends.reduce((a, b) => Math.min(a, b));
+      if (this.now === Infinity) throw internalError('tasks wait for each other');
+      for (let s = 0; s < streams.length; s++) {
+        const members = this.running[s];
+        if (members === undefined || this.ends[s] > this.now) continue;
+        this.running[s] = undefined;
+        this.ends[s] = Infinity;
+        done += members.length;
+        for (const at of members) this.release(this.work.onEnd[at]);
+      }
+    }
+    return { ...this.work.schedule, tasks: this.order };
+  }
 
   private makeReady(at: number): void {
-    const { stream } = this.schedule.tasks[at];
-    const list = (this.isSum[at] === 0 ? this.ready : this.readySums)[stream];
+    const { stream } = this.work.schedule.tasks[at];
+    const list = (this.work.isSum[at] === 0 ? this.ready : this.readySums)[stream];
     let [low, high] = [0, list.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.rank[list[middle]] < this.rank[at]) low = middle + 1;
+      if (this.work.rank[list[middle]] < this.work.rank[at]) low = middle + 1;
       else high = middle;
     }
     list.splice(low, 0, at);
@@ -184,44 +205,46 @@ class ListScheduler {
   /** Starts what a free stream takes next, if there is anything. */
   private start(stream: number): boolean {
     const ready = this.ready[stream];
-    const place = ready.slice(0, MOST_TRIED).findIndex((at) => this.mayStart(stream, at, this.seconds[at]));
+    let place = -1;
+    for (let k = 0; place < 0 && k < ready.length && k < MOST_TRIED; k++)
+      if (this.mayStart(stream, ready[k], this.work.seconds[ready[k]])) place = k;
     const members = place >= 0 ? ready.splice(place, 1) : this.nextSums(stream);
     if (members.length === 0) return false;
     const [first] = members;
     const { task, seconds } = this.bucketOf(members);
     this.running[stream] = members;
     this.ends[stream] = this.now + seconds;
-    if (this.needs.numberOf[first] >= 0) {
+    if (this.work.needs.numberOf[first] >= 0) {
       this.kernelsStarted++;
       this.kernelEnd = this.ends[stream];
     }
     this.order.push(task);
-    for (const one of members) this.release(this.onStart[one]);
+    for (const one of members) this.release(this.work.onStart[one]);
     return true;
   }
 
   private bucketOf(members: readonly number[]): { readonly task: Task; readonly seconds: number } {
-    const { tasks, launchSeconds } = this.schedule;
+    const { tasks, launchSeconds } = this.work.schedule;
     const [first] = members;
-    if (members.length === 1) return { task: tasks[first], seconds: this.seconds[first] };
+    if (members.length === 1) return { task: tasks[first], seconds: this.work.seconds[first] };
     const seconds = this.secondsTogether(members);
     const bytes = members.reduce((sum, at) => sum + (tasks[at].collective?.bytes ?? 0), 0);
     return { task: together(members.map((at) => tasks[at]), bytes, seconds), seconds: seconds + launchSeconds }; // prettier-ignore
   }
 
   private secondsTogether(members: readonly number[]): number {
-    const { tasks } = this.schedule;
+    const { tasks } = this.work.schedule;
     const work = tasks[members[0]].collective;
     if (work === undefined) throw internalError(`${tasks[members[0]].name} is no collective`);
     const bytes = members.reduce((sum, at) => sum + (tasks[at].collective?.bytes ?? 0), 0);
-    return this.options.seconds(work.kind, bytes, work.meshDims);
+    return this.work.options.seconds(work.kind, bytes, work.meshDims);
   }
 
   /** Takes ready sums of one kind, as many as a bucket holds and the stream has time for. */
   private nextSums(stream: number): readonly number[] {
     const list = this.readySums[stream];
     if (list.length === 0) return [];
-    const { tasks } = this.schedule;
+    const { tasks } = this.work.schedule;
     const kinds = new Map<string, number[]>();
     for (const at of list) {
       const key = sumKey(tasks[at]);
@@ -229,7 +252,7 @@ class ListScheduler {
       if (alike === undefined) kinds.set(key, [at]);
       else alike.push(at);
     }
-    const buckets = this.options.sumsFirst === 'made' ? [this.fullBucket(kinds.get(sumKey(tasks[list[0]])) ?? [])] : this.longestFirst([...kinds.values()]); // prettier-ignore
+    const buckets = this.list.sumsFirst === 'made' ? [this.fullBucket(kinds.get(sumKey(tasks[list[0]])) ?? [])] : this.longestFirst([...kinds.values()]); // prettier-ignore
     for (const members of buckets)
       for (let size = members.length; size >= 1; size = Math.floor(size / 2)) {
         const taken = members.slice(0, size);
@@ -247,7 +270,7 @@ class ListScheduler {
   private longestFirst(kinds: readonly (readonly number[])[]): readonly (readonly number[])[] {
     const buckets = kinds.map((alike) => {
       const members = this.fullBucket(alike);
-      const tail = members.reduce((most, at) => Math.max(most, this.tail[at]), 0);
+      const tail = members.reduce((most, at) => Math.max(most, this.work.tail[at]), 0);
       return { members, tail, seconds: this.bucketOf(members).seconds };
     });
     return buckets.sort((a, b) => b.tail - a.tail || b.seconds - a.seconds).map(({ members }) => members);
@@ -255,13 +278,13 @@ class ListScheduler {
 
   /** As many of some sums of one kind as a bucket holds, the first of them for sure. */
   private fullBucket(alike: readonly number[]): readonly number[] {
-    const { tasks } = this.schedule;
+    const { tasks } = this.work.schedule;
     const members: number[] = [];
     let [bytes, alone] = [0, 0];
     for (const at of alike) {
       bytes += tasks[at].collective?.bytes ?? 0;
       alone += tasks[at].seconds;
-      const isTooMuch = bytes > this.options.bucketBytes || this.secondsTogether([...members, at]) > alone;
+      const isTooMuch = bytes > this.work.options.bucketBytes || this.secondsTogether([...members, at]) > alone;
       if (members.length > 0 && isTooMuch) break;
       members.push(at);
     }
@@ -271,22 +294,22 @@ class ListScheduler {
   /** Whether a stream may run a task for so long: what kernels need before it, and is soon ready, must not be too late then. */
   private mayStart(stream: number, at: number, seconds: number): boolean {
     if (stream === COMPUTE) return true;
-    const { maker, need } = this.needs;
-    const list = this.coming[stream];
+    const { maker, need } = this.work.needs;
+    const list = this.work.coming[stream];
     while (this.firstComing[stream] < list.length && this.waits[list[this.firstComing[stream]]] === 0)
       this.firstComing[stream]++;
     const end = this.now + seconds;
     // The time at which the step would have begun if no kernel had waited since.
-    const began = (this.running[COMPUTE] === undefined ? this.now : Math.max(this.now, this.kernelEnd)) - this.before[this.kernelsStarted]; // prettier-ignore
+    const began = (this.running[COMPUTE] === undefined ? this.now : Math.max(this.now, this.kernelEnd)) - this.work.before[this.kernelsStarted]; // prettier-ignore
     let firstReady = Infinity;
     for (let i = this.firstComing[stream]; i < list.length; i++) {
       const other = list[i];
-      if (this.waits[other] === 0 || this.rank[other] >= this.rank[at]) continue;
-      const there = Math.max(this.now, began + this.before[maker[other] + 1]);
+      if (this.waits[other] === 0 || this.work.rank[other] >= this.work.rank[at]) continue;
+      const there = Math.max(this.now, began + this.work.before[maker[other] + 1]);
       if (there >= end) break;
       firstReady = Math.min(firstReady, there);
-      const late = end - Math.max(there, began + this.before[need[other]] - this.seconds[other]);
-      if (late > this.options.patience * (firstReady - this.now) + ROUNDING) return false;
+      const late = end - Math.max(there, began + this.work.before[need[other]] - this.work.seconds[other]);
+      if (late > this.list.patience * (firstReady - this.now) + ROUNDING) return false;
     }
     return true;
   }

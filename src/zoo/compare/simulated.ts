@@ -2,7 +2,7 @@
 
 import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
 import type { Prepared } from '../../plan/prepare.ts';
-import { simulate } from '../../simulate/timeline/simulate.ts';
+import { simulateSeconds } from '../../simulate/timeline/simulate.ts';
 
 /**
  * Seconds of the step of a choice when it is played: collectives on streams beside compute, gathers ahead, buckets, all as
@@ -20,7 +20,7 @@ export function simulatedSeconds(
   { nodes, outputs }: Pick<Decoded, 'nodes' | 'outputs'>,
 ): number {
   const memory = { ...stateMemory(model, choice), budgetBytes };
-  return simulate(program, { request, nodes, outputs, memory }, table).timeline.seconds;
+  return simulateSeconds(program, { request, nodes, outputs, memory }, table);
 }
 
 /** A plan that may have been simulated. */
