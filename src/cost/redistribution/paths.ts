@@ -89,15 +89,17 @@ export function partsAlong(
 ): Float64Array[] {
   const { edgeStart, edgeTarget, edgeSlot } = graph;
   const sums = parts.map(() => new Float64Array(dist.length).fill(Infinity));
-  const order = Array.from(dist.keys()).sort((a, b) => dist[a] - dist[b]);
+  const order = new Int32Array(dist.length);
+  for (let state = 0; state < order.length; state++) order[state] = state;
+  order.sort((a, b) => (dist[a] < dist[b] ? -1 : dist[a] > dist[b] ? 1 : a - b));
   const place = new Int32Array(dist.length);
-  order.forEach((state, at) => (place[state] = at));
+  for (let at = 0; at < order.length; at++) place[order[at]] = at;
   for (const sum of sums) sum[source] = 0;
   // One pass is enough but for steps without a price, whose two ends stand in any order.
   for (let again = true; again;) {
     again = false;
-    for (const u of order) {
-      if (dist[u] === Infinity) break;
+    for (let at = 0; at < order.length && dist[order[at]] !== Infinity; at++) {
+      const u = order[at];
       for (let e = edgeStart[u]; e < edgeStart[u + 1]; e++) {
         const v = edgeTarget[e];
         // Paths that cost the same to a billionth are equal to the planner of redistributions.

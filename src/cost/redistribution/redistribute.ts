@@ -176,7 +176,8 @@ export class Redistributor {
       this.checkTime?.();
       const { canonical, states } = symmetry.of(source);
       const row = this.row(prices, canonical);
-      const dist = Float64Array.from(states, (s) => row[s]);
+      const dist = new Float64Array(states.length);
+      for (let k = 0; k < dist.length; k++) dist[k] = row[states[k]];
       this.keptParts += split.count * dist.length;
       if (this.keptParts > CACHE_LIMIT) {
         for (const other of this.types.values()) other.parts = new WeakMap();

@@ -67,7 +67,10 @@ export class MoveTables {
     const known = new Map<number, Float64Array>();
     const row = (id: number): Float64Array => {
       let costs = known.get(id);
-      if (costs === undefined) known.set(id, (costs = Float64Array.from(wanted, (to) => routes.weighed(id, to, weigh))));
+      if (costs === undefined) {
+        known.set(id, (costs = new Float64Array(wanted.length)));
+        for (let j = 0; j < costs.length; j++) costs[j] = routes.weighed(id, wanted[j], weigh);
+      }
       return costs;
     };
     const width = wanted.length;

@@ -44,6 +44,7 @@ export function messagesOf(
   if (triples.length % 3 !== 0) throw new Refused('messages are not in triples');
   const { vectors } = model.store;
   const messages: (readonly number[] | undefined)[] = [];
+  const small = new Set<number>();
   for (let at = 0; at < triples.length; at += 3) {
     const f = triples[at];
     const { vars } = model.edge(f);
@@ -54,8 +55,12 @@ export function messagesOf(
       const vector = vectorOf(list);
       const { length } = vectors[vector];
       if (length !== model.size[v]) throw new Refused(`list ${list} has ${length} entries for ${model.size[v]} values`);
-      if (!vectors[vector].every((x) => Math.abs(x) <= LARGEST_MESSAGE))
-        throw new Refused(`list ${list} holds more than integers`);
+      if (!small.has(vector)) {
+        for (let a = 0; a < length; a++)
+          if (!(Math.abs(vectors[vector][a]) <= LARGEST_MESSAGE))
+            throw new Refused(`list ${list} holds more than integers`);
+        small.add(vector);
+      }
       return vector;
     });
   }
@@ -102,7 +107,7 @@ export function boundByMessages(model: Model, dual: Dual): bigint | undefined {
     const key = nameOf(model, prices, i, received[i]);
     let least = known.get(key);
     if (least === undefined) {
-      least = leastOf(model, prices, i, received[i], finer);
+      least = leastOf(model, prices, i, received[i], bits);
       if (least === undefined) return undefined;
       known.set(key, least);
     }
@@ -121,8 +126,12 @@ function nameOf({ store, unary, rows }: Model, prices: readonly bigint[], i: num
   return key;
 } // prettier-ignore
 
-function leastOf(model: Model, prices: readonly bigint[], i: number, received: readonly number[], finer: bigint): bigint | undefined {
+function leastOf(model: Model, prices: readonly bigint[], i: number, received: readonly number[], bits: number): bigint | undefined {
+  const finer = PRICE_SCALE - BigInt(bits);
   const lists = received.map((vector) => model.store.vectors[vector]);
+  const hasPrices = model.rows.some((row, r) => row.amounts[i] >= 0 && prices[r] !== 0n);
+  const exact = hasPrices ? NaN : leastInDoubles(model.store.vectors[model.unary[i]], lists, 2 ** bits);
+  if (!Number.isNaN(exact)) return exact === Infinity ? undefined : BigInt(exact) << finer;
   let least: bigint | undefined;
   pricedCosts(model, prices, i).forEach((cost, a) => {
     if (cost === undefined) return;
@@ -139,6 +148,23 @@ function leastOf(model: Model, prices: readonly bigint[], i: number, received: r
   });
   return least;
 } // prettier-ignore
+
+/** Least sum of a value's scaled cost and what it receives; NaN where a double does not hold every sum exactly. */
+function leastInDoubles(costs: Float64Array, lists: readonly Float64Array[], scale: number): number {
+  let least = Infinity;
+  for (let a = 0; a < costs.length; a++) {
+    if (costs[a] === Infinity) continue;
+    let sum = costs[a] * scale;
+    for (let k = 0; k < lists.length; k++) {
+      // A message is at most 2^50 (`messagesOf`), so the next sum is exact.
+      if (Math.abs(sum) > LARGEST) return NaN;
+      sum += lists[k][a];
+    }
+    if (Math.abs(sum) > LARGEST) return NaN;
+    if (sum < least) least = sum;
+  }
+  return least;
+}
 
 /** Least cells of tables that messages have left, in units of 2^-bits, by content. */
 class Rests {
@@ -165,10 +191,12 @@ class Rests {
   #byClass(map: number, sent: number): Float64Array {
     const { maps, classes, vectors } = this.#store;
     const most = new Float64Array(classes[map]).fill(-Infinity);
-    maps[map].forEach((c, a) => {
+    const classOf = maps[map];
+    for (let a = 0; a < classOf.length; a++) {
+      const c = classOf[a];
       const x = sent < 0 ? 0 : vectors[sent][a];
       if (c >= 0 && x > most[c]) most[c] = x;
-    });
+    }
     return most;
   }
 

@@ -34,11 +34,12 @@ export function shrink(
       const kept: number[] = [];
       const target = new Int32Array(size).fill(-2);
       const buckets = new Map<number, number[]>();
+      const words = new Int32Array(cells.buffer, cells.byteOffset, 2 * cells.length);
       const fresh = new Int32Array(map.length);
       for (let a = 0; a < map.length; a++) {
         const c = map[a];
         if (c >= 0 && target[c] === -2) {
-          target[c] = merging ? place(cells, size, inner, outer, c, kept, buckets) : kept.push(c) - 1;
+          target[c] = merging ? place(cells, words, size, inner, outer, c, kept, buckets) : kept.push(c) - 1;
         }
         fresh[a] = c < 0 ? -1 : target[c];
       }
@@ -82,9 +83,17 @@ function pick(cells: Float64Array, size: number, inner: number, outer: number, k
   return out;
 }
 
-/** Class of slice c among the kept ones (a new one if need be), or -1 when it is wholly forbidden. */
+/** High word of Infinity; every other high word is that of a finite cost. */
+const INFINITE = 0x7ff00000;
+const SIGN = -(2 ** 31);
+
+/**
+ * Class of slice c among the kept ones (a new one if need be), or -1 when it is wholly forbidden. `words` are the cells as words of
+ * 32 bits, the low one first: integers are fast before code is compiled.
+ */
 function place(
   cells: Float64Array,
+  words: Int32Array,
   size: number,
   inner: number,
   outer: number,
@@ -95,22 +104,23 @@ function place(
   let hash = 17;
   let finite = false;
   for (let o = 0; o < outer; o++) {
-    const from = (o * size + c) * inner;
-    for (let k = from; k < from + inner; k++) {
-      const x = cells[k];
-      if (x === Infinity) {
-        hash = Math.imul(hash, 31) + 7;
-      } else {
-        finite = true;
-        hash = Math.imul(hash, 31) + (x | 0) + ((x / 4294967296) | 0);
-      }
-      hash ^= hash >>> 15;
+    const from = 2 * (o * size + c) * inner;
+    for (let k = from; k < from + 2 * inner; k += 2) {
+      const high = words[k + 1];
+      if (high !== INFINITE) finite = true;
+      // Without the sign of a zero, which is equal to the other one.
+      hash = Math.imul(hash ^ words[k], 31) + (high === SIGN ? 0 : high);
+      hash = Math.imul(hash ^ (hash >>> 15), 31);
     }
   }
   if (!finite) return -1;
-  const bucket = buckets.get(hash) ?? [];
-  for (const k of bucket) if (sameSlice(cells, size, inner, outer, kept[k], c)) return k;
-  buckets.set(hash, [...bucket, kept.length]);
+  const bucket = buckets.get(hash);
+  if (bucket === undefined) {
+    buckets.set(hash, [kept.length]);
+  } else {
+    for (const k of bucket) if (sameSlice(cells, size, inner, outer, kept[k], c)) return k;
+    bucket.push(kept.length);
+  }
   kept.push(c);
   return kept.length - 1;
 }

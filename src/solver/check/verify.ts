@@ -173,9 +173,16 @@ function commonDivisor(problem: Problem): bigint {
   const lists = [...problem.vectors, ...problem.tables.map((t) => t.costs)];
   for (const costs of lists) {
     for (let k = 0; k < costs.length && divisor !== 1; k++) {
-      let rest = Math.abs(costs[k]);
-      if (rest === Infinity || rest === 0) continue;
-      while (rest !== 0) [divisor, rest] = [rest, divisor % rest];
+      const cost = Math.abs(costs[k]);
+      if (cost === Infinity || cost === 0) continue;
+      // Nearly all costs are multiples of what the first few have in common.
+      let rest = divisor === 0 ? 0 : cost % divisor;
+      if (divisor === 0) divisor = cost;
+      while (rest !== 0) {
+        const less = divisor % rest;
+        divisor = rest;
+        rest = less;
+      }
     }
   }
   return BigInt(Math.max(1, divisor));

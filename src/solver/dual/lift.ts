@@ -27,7 +27,10 @@ export function shiftsOf(net: Network, messages: Trws, forbidden = BEYOND): (Shi
     if (f === undefined) return undefined;
     const side = (k: 0 | 1): Float64Array => {
       const start = messages.start[2 * id + k];
-      return Float64Array.from(net.pool.mapOf(f.maps[k]), (c) => (c < 0 ? forbidden : messages.shifts[start + c]));
+      const map = net.pool.mapOf(f.maps[k]);
+      const shifts = new Float64Array(map.length);
+      for (let p = 0; p < map.length; p++) shifts[p] = map[p] < 0 ? forbidden : messages.shifts[start + map[p]];
+      return shifts;
     };
     return [side(0), side(1)];
   });
@@ -64,19 +67,28 @@ function undo(
     if (turn < factors.length - 1) {
       if (target === undefined) throw new Error('internal: an elimination without the shifts of its result');
       far = target;
-      near = clamped(leastRest(f, side, far, pool));
-      own = own.map((x, p) => x + near[p]);
+      near = clamp(leastRest(f, side, far, pool));
+      const sum = new Float64Array(own.length);
+      for (let p = 0; p < sum.length; p++) sum[p] = own[p] + near[p];
+      own = sum;
     } else {
       // The whole cost of the variable enters its last edge, which passes on what the neighbour is to get.
-      near = clamped(own.map((x) => -x));
-      far = target ?? clamped(leastRest(f, side === 0 ? 1 : 0, near, pool));
+      near = new Float64Array(own.length);
+      for (let p = 0; p < near.length; p++) near[p] = -own[p];
+      clamp(near);
+      far = target ?? clamp(leastRest(f, side === 0 ? 1 : 0, near, pool));
     }
     shifts[id] = side === 0 ? [near, far] : [far, near];
   });
 }
 
-function clamped(values: Float64Array): Float64Array<ArrayBuffer> {
-  return Float64Array.from(values, (x) => Math.max(-BEYOND, Math.min(BEYOND, x)));
+/** Bounds the values in place. */
+function clamp(values: Float64Array): Float64Array {
+  for (let p = 0; p < values.length; p++) {
+    if (values[p] > BEYOND) values[p] = BEYOND;
+    else if (values[p] < -BEYOND) values[p] = -BEYOND;
+  }
+  return values;
 }
 
 /** min over the positions of the other side of (cost - shift of the other side), per position of the given side. */
@@ -99,5 +111,7 @@ function leastRest(factor: Factor, side: 0 | 1, shift: Float64Array, pool: Pool)
       if (rest < least[c]) least[c] = rest;
     }
   }
-  return Float64Array.from(own, (c) => (c < 0 ? Infinity : least[c]));
+  const rest = new Float64Array(own.length);
+  for (let p = 0; p < own.length; p++) rest[p] = own[p] < 0 ? Infinity : least[own[p]];
+  return rest;
 }

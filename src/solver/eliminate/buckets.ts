@@ -249,7 +249,8 @@ export class Eliminator {
     // Only classes that some finite value reaches are candidates.
     const candidates: number[] = [];
     for (let c = 0; c < best.length; c++) if (best[c] !== Infinity) candidates.push(c);
-    const base = Float64Array.from(candidates, (c) => best[c]);
+    const base = new Float64Array(candidates.length);
+    for (let k = 0; k < base.length; k++) base[k] = best[candidates[k]];
     const dims = joints.map((j) => pool.classesOf(j));
     // Large axes innermost would be best for the loop, but the axis order is part of the canonical form: keep it.
     const inputs = p.factors.map((f, k) => {
@@ -260,7 +261,7 @@ export class Eliminator {
     this.counts.cells += cells.length;
     if (cells.length > this.counts.largestTable) this.counts.largestTable = cells.length;
     let least = Infinity;
-    for (const c of cells) if (c < least) least = c;
+    for (let c = 0; c < cells.length; c++) if (cells[c] < least) least = cells[c];
     if (least === Infinity) return { constant: Infinity, table: undefined, maps: [] };
     if (dims.length === 0) return { constant: least, table: undefined, maps: [] };
     if (least !== 0) for (let c = 0; c < cells.length; c++) cells[c] -= least;
@@ -317,7 +318,8 @@ function kernelInput(
   for (let k = 0; k < rank; k++) if (k !== position) others.push(k);
   others.sort((a, b) => neighbours.indexOf(factor.vars[a]) - neighbours.indexOf(factor.vars[b]));
   const width = candidates.length;
-  const along = Int32Array.from(candidates, (c) => projection[c] * strides[position]);
+  const along = new Int32Array(width);
+  for (let c = 0; c < width; c++) along[c] = projection[candidates[c]] * strides[position];
   let count = 1;
   for (const k of others) count *= dims[k];
   const out = new Float64Array(count * width);

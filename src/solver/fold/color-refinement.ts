@@ -38,7 +38,7 @@ export function refineColours(net: Network, rounds: number): Int32Array {
       }
       sortShort(seen, ascending);
       keys.begin().add(colour[i]);
-      for (const s of seen) keys.add(s);
+      for (let s = 0; s < seen.length; s++) keys.add(seen[s]);
       next[i] = keys.end();
     }
     colour = next;
@@ -57,6 +57,8 @@ interface EdgeEnds {
   readonly other: Int32Array;
 }
 
+const NO_FACTORS: readonly number[] = [];
+
 function edgeEnds(net: Network): EdgeEnds {
   const keys = new KeyTable();
   const edges = new Int32Array(net.factors.length);
@@ -68,7 +70,9 @@ function edgeEnds(net: Network): EdgeEnds {
   const content: number[] = [];
   const other: number[] = [];
   for (let i = 0; i < net.count; i++) {
-    for (const id of net.gone[i] === 1 ? [] : net.incident[i]) {
+    const incident = net.gone[i] === 1 ? NO_FACTORS : net.incident[i];
+    for (let k = 0; k < incident.length; k++) {
+      const id = incident[k];
       const f = net.factors[id];
       if (f === undefined) continue;
       const side = f.vars[0] === i ? 0 : 1;

@@ -107,5 +107,7 @@ export function certificateOf(log: Log, pool: Pool, problem: string, rows: reado
 
 function plain(vector: Float64Array): number[] {
   if (vector.length === 1 && vector[0] === Infinity) return [];
-  return Array.from(vector, (c) => (Number.isFinite(c) ? c : 0));
+  const list = new Array<number>(vector.length);
+  for (let k = 0; k < list.length; k++) list[k] = Number.isFinite(vector[k]) ? vector[k] : 0;
+  return list;
 }

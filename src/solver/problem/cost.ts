@@ -29,7 +29,11 @@ export function costFunction(problem: Problem): (choice: ArrayLike<number>) => n
 
 /** The bound that needs no engine: the constant, every least unary cost and every least cell; Infinity when one has none. */
 export function leastTotal(problem: Problem): number {
-  const least = (costs: Float64Array): number => costs.reduce((a, b) => Math.min(a, b), Infinity);
+  const least = (costs: Float64Array): number => {
+    let found = Infinity;
+    for (let k = 0; k < costs.length; k++) if (costs[k] < found) found = costs[k];
+    return found;
+  };
   const vectors = problem.vectors.map(least);
   const tables = problem.tables.map((t) => least(t.costs));
   let total = problem.constant ?? 0;

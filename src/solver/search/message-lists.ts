@@ -32,7 +32,10 @@ export function messageProof(prepared: PreparedProblem, work: Network, messages:
     const id = pool.vector(shift);
     let list = names.get(id);
     if (list === undefined) {
-      list = lists.push(Array.from(pool.vectorOf(id))) - 1;
+      const vector = pool.vectorOf(id);
+      const plain = new Array<number>(vector.length);
+      for (let k = 0; k < plain.length; k++) plain[k] = vector[k];
+      list = lists.push(plain) - 1;
       names.set(id, list);
     }
     return list;

@@ -65,7 +65,8 @@ function minPairsOf(
     const c = map[a];
     if (c < 0 || seen[c] === 1) continue;
     seen[c] = 1;
-    for (const [k, name] of [first[a], second[a]].entries()) {
+    for (let k = 0; k < 2; k++) {
+      const name = k === 0 ? first[a] : second[a];
       let number = names[k].get(name);
       if (number === undefined) names[k].set(name, (number = count++));
       pairs[k][c] = number;
