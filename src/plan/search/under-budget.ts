@@ -41,8 +41,12 @@ interface SearchOptions {
   readonly onProgress?: (event: Progress) => void;
 }
 
-/** Activations of this share of the budget at the peak are more than plans leave free that are chosen for their states alone. */
+/**
+ * Activations of this share of the budget at the peak are more than plans leave free that are chosen for their states alone. So are
+ * those of as many layers' states: where a plan leaves free what a layer's states take, that layer could take the cheaper placements.
+ */
 const HEAVY_ACTIVATIONS = 1 / 8;
+const HEAVY_LAYERS = 2;
 
 /** Whether the budget is likely to bind at the peak. */
 interface FarOver {
@@ -79,7 +83,9 @@ export async function farOverBudget(
   const stateBytes = memoryOf(problem, choice);
   if (stateBytes <= budgetBytes) return { problems };
   const activationBytes = peakBytesOf(prepared, compact.expand(choice)) - stateBytes;
-  if (activationBytes < HEAVY_ACTIVATIONS * budgetBytes) return { problems };
+  const layers = new Set(shared.fold.layer).size;
+  if (activationBytes < Math.min(HEAVY_ACTIVATIONS * budgetBytes, (HEAVY_LAYERS * stateBytes) / layers))
+    return { problems };
   const seconds = (performance.now() - started) / 1000;
   return { problems, free: feasible({ choice, objective: shared.cost(found), bound: -Infinity, solver: 'message-passing', seconds }) }; // prettier-ignore
 }
