@@ -192,10 +192,15 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
   bound = Math.max(bound, trivial);
   const within = certificate?.within;
   if (within !== undefined) {
-    const points = within.moments.map((name) => first.model.flow.byName.get(name) ?? -1);
-    if (points.includes(-1)) faults.push('the certificate names a node that the program does not have');
+    const nodesOf = (names: readonly string[]): number[] =>
+      names.map((name) => first.model.flow.byName.get(name) ?? -1);
+    const [points, storages] = [nodesOf(within.moments), nodesOf(within.storages ?? [])];
+    if ([...points, ...storages].includes(-1))
+      faults.push('the certificate names a node that the program does not have');
     else {
-      const bounded = new PeakProblems(first, within.recompute).ofBound(points);
+      const problems = new PeakProblems(first, within.recompute);
+      for (const point of storages) problems.countStorages(point);
+      const bounded = problems.ofBound(points);
       const units = replay(bounded, within.certificate, 'the bound within the budget');
       bound = Math.max(bound, units);
     }

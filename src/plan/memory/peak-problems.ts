@@ -12,6 +12,7 @@ import type { Prepared } from '../prepare.ts';
 import { livenessOf, type Liveness } from './liveness.ts';
 import { liveBytesAt, type LiveBytes, type RematDecision } from './peak-rows.ts';
 import { decisionsOf, rematProblem, type RematDecisions, type RematProblem } from './remat-problem.ts';
+import { sharedStorages, withStorages, type SharedStorages } from './shared-storages.ts';
 import { Transients } from './transients.ts';
 
 /** Results below this share of the budget are kept. */
@@ -28,6 +29,9 @@ export class PeakProblems {
   private everything: RematProblem | undefined;
   private preparedProblem: PreparedProblem | undefined;
   private readonly amounts = new Map<number, readonly LiveBytes[]>();
+  /** Storages of several tensors, by point; and the points whose rows count them, see `countStorages`. */
+  private readonly storages = new Map<number, SharedStorages>();
+  private readonly counted = new Map<number, SharedStorages>();
 
   constructor(
     private readonly prepared: Pick<Prepared, 'model' | 'compact' | 'table' | 'budgetBytes'>,
@@ -53,7 +57,8 @@ export class PeakProblems {
 
   /** Every decision, those too large for this budget too: what is asked is how large a budget must be. */
   all(): RematProblem {
-    return rematProblem(this.prepared.model, this.prepared.compact, this.decisions, 'as placed', this.live);
+    const { model, compact } = this.prepared;
+    return this.storing(rematProblem(model, compact, this.decisions, 'as placed', this.live), compact.valuesOf);
   }
 
   /** All that may fit, whatever copies hold. */
@@ -71,7 +76,49 @@ export class PeakProblems {
     const { model, compact } = this.prepared;
     const decisions = anchors === undefined ? this.decisions : new Map([...this.decisions].map(([n, list]) => [n, anchors[n] === 1 ? SAVED : list])); // prettier-ignore
     const possible = this.transients.restrict(compact, { transientBytes: this.mostTransientBytes, copyBytes });
-    return rematProblem(model, possible, decisions, charge, this.live);
+    return this.storing(rematProblem(model, possible, decisions, charge, this.live), possible.valuesOf);
+  }
+
+  /**
+   * Whether several tensors keep one storage alive at a point whose row counts one of them. Where nodes may be recomputed all of them count already.
+   */
+  sharesStorages(point: number): boolean {
+    if (this.recompute || this.counted.has(point)) return false;
+    let storages = this.storages.get(point);
+    if (storages === undefined) {
+      storages = sharedStorages(this.prepared.model, this.live, point);
+      this.storages.set(point, storages);
+    }
+    return storages.size > 0;
+  }
+
+  /** From now on the row of a point counts the largest of all tensors that keep a storage alive. Problems grow by a variable a storage. */
+  countStorages(point: number): void {
+    if (!this.sharesStorages(point)) return;
+    this.counted.set(point, this.storages.get(point)!);
+    this.amounts.delete(point);
+    this.everything = this.preparedProblem = undefined;
+  }
+
+  /** What a proof says about the rows of some points: their nodes, and which rows count storages. */
+  named(points: readonly number[]): { readonly moments: string[]; readonly storages?: string[] } {
+    const namesOf = (nodes: Iterable<number>): string[] => Array.from(nodes, (n) => this.prepared.model.graph.nodes[n].name); // prettier-ignore
+    const moments = namesOf(points);
+    return this.counted.size === 0 ? { moments } : { moments, storages: namesOf(this.counted.keys()) };
+  }
+
+  private storing(remat: RematProblem, valuesOf: (variable: number) => Int32Array): RematProblem {
+    if (this.counted.size === 0) return remat;
+    const { problem, rowAt, complete } = withStorages(remat.problem, valuesOf, this.counted);
+    const own = remat.problem.domains.length;
+    return {
+      ...remat,
+      problem,
+      strategies: (choice) => remat.strategies(choice.subarray(0, own)),
+      join: (compact, recomputed) => complete(remat.join(compact, recomputed)),
+      storagesAt: rowAt,
+      complete,
+    };
   }
 
   /** Rows at the full budget, and all that may fit, at the least that recomputed nodes cost: no plan within the budget is below. */
@@ -82,7 +129,15 @@ export class PeakProblems {
 
   /** The bytes that are certainly alive at a program point. */
   row(remat: RematProblem, point: number, bound: number, anchors?: Uint8Array): LinearRow {
-    return remat.row(this.amountsOf(point, anchors), `memory at ${this.prepared.model.graph.nodes[point].name}`, bound);
+    const row = remat.row(
+      this.amountsOf(point, anchors),
+      `memory at ${this.prepared.model.graph.nodes[point].name}`,
+      bound,
+    );
+    const storages = remat.storagesAt?.(point);
+    if (storages === undefined) return row;
+    const variables = Int32Array.from([...row.variables, ...storages.variables]);
+    return { ...row, variables, amounts: [...row.amounts, ...storages.amounts] };
   }
 
   /** The node that holds most by itself; -1 without nodes. */
@@ -125,7 +180,8 @@ export class PeakProblems {
     if (anchors !== undefined) return liveBytesAt(model, this.live, point, this.chosen, anchors);
     let known = this.amounts.get(point);
     if (known === undefined) {
-      known = liveBytesAt(model, this.live, point, this.recompute ? this.chosen : undefined);
+      const chosen = this.recompute ? this.chosen : undefined;
+      known = liveBytesAt(model, this.live, point, chosen, undefined, this.counted.get(point));
       this.amounts.set(point, known);
     }
     return known;

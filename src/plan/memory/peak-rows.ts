@@ -36,6 +36,8 @@ export function liveBytesAt(
   point: number,
   chosen?: Uint8Array,
   anchors?: Uint8Array,
+  /** Results whose storage counts elsewhere, views of them included. */
+  elsewhere?: { has(root: number): boolean },
 ): LiveBytes[] {
   const { graph, flow, strategies, space, nodeVariable, stateBytes } = model;
   const runsFrom = anchors === undefined ? undefined : chainsOf(model, live, chosen, anchors);
@@ -79,7 +81,7 @@ export function liveBytesAt(
     const add = (to: Float64Array | undefined, what: Float64Array): Float64Array => to === undefined ? what : to.map((b, s) => b + what[s]); // prettier-ignore
     for (let k = 0; k < flow.results[n].length; k++) {
       const value = flow.results[n][k];
-      if (value < 0) continue;
+      if (value < 0 || elsewhere?.has(live.root[value]) === true) continue;
       if (live.view[n] === 1) {
         const isKept = chosen?.[n] === 1 ? point < needs.until[value] : viewOf.has(value);
         if (isKept) save = add(save, bytesOf(value, set.inputCount + k));

@@ -17,6 +17,7 @@ import type { CompactProblem } from '../../solver/problem/restrict.ts';
 import type { Liveness } from './liveness.ts';
 import type { Model } from '../model/model.ts';
 import type { RematDecision, LiveBytes } from './peak-rows.ts';
+import type { WithStorages } from './shared-storages.ts';
 
 export interface RematProblem {
   readonly problem: Problem;
@@ -29,6 +30,10 @@ export interface RematProblem {
   /** Number of decisions of a variable; value s * decisions + k takes strategy s and decision k. */
   readonly decisionsOf: (variable: number) => number;
   readonly row: (amounts: readonly LiveBytes[], name: string, bound: number) => LinearRow;
+  /** What storages that several tensors keep add to the row of a point; their variables stand behind those of the decisions. */
+  readonly storagesAt?: WithStorages['rowAt'];
+  /** A choice of the problem from one of the same decisions, perhaps without the storages that count now. */
+  readonly complete: (choice: Int32Array) => Int32Array;
 }
 
 /** Decisions that a node may choose among; one decision is no choice. */
@@ -204,6 +209,7 @@ export function rematProblem(
         const wanted: RematDecision = recomputed.has(nodeOf[v]) ? 'recompute' : list.includes('discard') && !list.includes('save') ? 'discard' : 'save'; // prettier-ignore
         return s * list.length + Math.max(0, list.indexOf(wanted));
       }),
+    complete: (choice) => choice,
     decisionsOf: (v) => optionsOf[v]?.length ?? 1,
     row: (amounts, name, bound) => ({
       name,

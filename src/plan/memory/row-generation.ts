@@ -5,8 +5,8 @@
  * The peak of a plan is known only when the plan is. So the planner solves, evaluates the memory of the answer, adds the program
  * point of its peak as a row, and solves again. It removes beforehand what one decision alone cannot keep within the budget. If
  * all rows hold but the measured peak exceeds the budget (copies in flight, which no single variable knows), the planner first
- * forbids large transient copies, then tightens the row of that program point by the excess. Bounds on the seconds always come
- * from rows at the full budget and from all decisions that may fit, so they stay valid.
+ * forbids large copies, then tightens that row by the excess. Where the gap stays open, such rows count shared storages
+ * (`shared-storages.ts`). Bounds come from rows at the full budget and all decisions that may fit, so they stay valid.
  *
  * Every problem has a work limit, counted in steps, not seconds, so that the same request has the same answer everywhere. Where
  * the request gives a gap and the limit leaves it open, bound and search run again with more work, twice at most.
@@ -28,7 +28,7 @@ import { PeakProblems } from './peak-problems.ts';
 import type { RematProblem } from './remat-problem.ts';
 import { fixedStrategies } from './restrict-remat.ts';
 import { RowsSolver } from './solve-rows.ts';
-import type { FirstStage, MemoryPlanResult, MemoryPlanOptions } from './types.ts';
+import type { Effort, FirstStage, MemoryPlanResult, MemoryPlanOptions } from './types.ts';
 
 /** Shares of the budget that the states may take in the first of two stages, tried in this order. */
 const STATE_SHARES = [1, 0.5, 0.25, 0.125];
@@ -85,20 +85,6 @@ interface Unfit {
 
 type Proven = Pick<MemoryPlanResult, 'boundSeconds' | 'certified' | 'proof'>;
 
-/** What problems may take, and what they took so far: the one record that the steps of a search write. */
-interface Effort {
-  /** Share of the usual work that a problem may take. */
-  readonly workShare: number;
-  /** Problems end before their expensive steps where their gap is one with which the request could live. */
-  readonly endsEarly: boolean;
-  /** Problems that stay above the gap of the request are searched further. */
-  readonly improves: boolean;
-  /** Rounds of solving and following. */
-  rounds: number;
-  /** Problems left open because their work was done. */
-  open: number;
-}
-
 /** Solves a prepared request under its budget for the peak. */
 export class PeakMemoryPlanner {
   private readonly problems: PeakProblems;
@@ -108,6 +94,8 @@ export class PeakMemoryPlanner {
   private readonly solver: RowsSolver;
   /** The last answer of the search to the very problem that the bound is about: nothing recomputed, nothing tightened. */
   private whole: { readonly rows: number; readonly effort: Effort; readonly solution: Solution } | undefined;
+  /** Rows that a choice over the budget kept. */
+  private readonly undercounted = new Set<number>();
 
   /**
    * @param prepared the request, prepared for the graph without recomputation
@@ -143,9 +131,10 @@ export class PeakMemoryPlanner {
     let found = joins ? await this.search(points, first, stage?.choice, effort) : undefined;
     let proven = await this.bound(points, found?.plan.seconds, effort);
     const best = (): FittingPlan | undefined => quicker(found, stage)?.plan;
-    const isOpen = (): boolean => effort.open > 0 && !this.isGood(best(), proven) && !this.deadline.isOver;
+    const isOpen = (): boolean => !this.isGood(best(), proven) && !this.deadline.isOver && (effort.open > 0 || [...this.undercounted].some((m) => this.problems.sharesStorages(m))); // prettier-ignore
     const again = async (workShare: number, improves: boolean): Promise<void> => {
       effort = { workShare, endsEarly: false, improves, rounds: effort.rounds, open: 0 };
+      for (const point of this.undercounted) this.problems.countStorages(point);
       const known = improves ? [found, stage].flatMap((fitted) => fitted?.choice ?? []) : [];
       const sharper = await this.bound(points, best()?.seconds, effort, known);
       if (sharper.boundSeconds > proven.boundSeconds) proven = sharper;
@@ -154,12 +143,16 @@ export class PeakMemoryPlanner {
     };
     // The gaps of bound and plan add up.
     if (isOpen()) await again(1, false);
-    const small = prepared.model.graph.nodes.length <= TIGHT_NODES;
-    if (joins && options.recompute && small && (stage === undefined || !this.isGood(best(), proven)))
+    if (
+      joins &&
+      options.recompute &&
+      prepared.model.graph.nodes.length <= TIGHT_NODES &&
+      (stage === undefined || !this.isGood(best(), proven))
+    )
       stage = quicker(stage, await this.twoStage(firstStage, first, STATE_SHARES.slice(1), effort, best()?.seconds));
     if (joins && isOpen()) await again(1, true);
-    const most = joins && isGapGiven(prepared.request) ? ASKED_EXTENSIONS : 0;
-    for (let k = 1; k <= most && isOpen(); k++) await again(WORK_GROWTH ** k, true);
+    for (let k = 1; k <= (joins && isGapGiven(prepared.request) ? ASKED_EXTENSIONS : 0) && isOpen(); k++)
+      await again(WORK_GROWTH ** k, true);
     const plan = best();
     return {
       plan,
@@ -256,7 +249,7 @@ export class PeakMemoryPlanner {
       const isWhole = mayLimit && anchors === undefined && !this.options.recompute && tightening.isLoose;
       const solution =
         tooTight === undefined
-          ? await this.solve(problem, round === 0 ? starts : [], effort, isWhole, shared)
+          ? await this.solve(problem, round === 0 ? starts.map(remat.complete) : [], effort, isWhole, shared)
           : undefined;
       if (isWhole && solution !== undefined) this.whole = { rows: points.length, effort, solution };
       if (solution === undefined || solution.status === 'infeasible') {
@@ -293,6 +286,7 @@ export class PeakMemoryPlanner {
       anchors === undefined && mayLimit && plan.recomputed.length > 0 && excess > budgetBytes * CHAIN_EXCESS;
     if (isChain && !isOver) return false;
     if (isNew) points.push(at);
+    if (!isOver && points.includes(at)) this.undercounted.add(at);
     if (isNew && isOver) tightening.added();
     else if (isChain) return false;
     else if (!mayLimit || copyBytes < budgetBytes * LARGE_COPY || !tightening.limit(copyBytes)) {
@@ -334,7 +328,7 @@ export class PeakMemoryPlanner {
     effort: Effort,
     starts: readonly Int32Array[] = [],
   ): Promise<Proven> {
-    const { graph, unitsPerSecond } = this.prepared.model;
+    const { unitsPerSecond } = this.prepared.model;
     const open: Proven = { boundSeconds: 0, certified: false };
     if (this.deadline.isOver) return open;
     const problem = this.problems.ofBound(points);
@@ -343,13 +337,13 @@ export class PeakMemoryPlanner {
       if ((await this.leastOf(problem, row, effort)) > row.bound) return none;
     const { whole } = this;
     const isSolved = whole !== undefined && whole.rows === points.length && whole.effort === effort;
-    const solution = isSolved ? whole.solution : await this.solve(problem, starts, effort, true);
+    const solution = isSolved ? whole.solution : await this.solve(problem, starts.map(this.problems.whole.complete), effort, true); // prettier-ignore
     if (solution === undefined) return open;
     if (solution.status === 'infeasible') return none;
     const { bound, certificate } = solution;
     const boundSeconds = Math.min(bound / unitsPerSecond, seconds ?? Infinity);
     if (certificate === undefined) return { boundSeconds, certified: false };
-    return { boundSeconds, certified: true, proof: { moments: points.map((m) => graph.nodes[m].name), certificate } };
+    return { boundSeconds, certified: true, proof: { ...this.problems.named(points), certificate } };
   }
 
   /** No plan holds less than this at every one of these points, whatever it keeps. */

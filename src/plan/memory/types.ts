@@ -1,7 +1,8 @@
 /**
- * Types of the search for a plan whose peak memory is constrained: its options and its result.
+ * Types of the search for a plan whose peak memory is constrained: its options, its effort and its result.
  */
-import type { Certificate, Progress } from '../../solver/types.ts';
+import type { Progress } from '../../solver/types.ts';
+import type { PlanCertificate } from '../record/certificate.ts';
 import type { Deadline } from '../request/deadline.ts';
 import type { FittingPlan } from './evaluate-choice.ts';
 import type { PeakProblems } from './peak-problems.ts';
@@ -18,7 +19,7 @@ export interface MemoryPlanResult {
   /** Whether the bound was replayed by the checker. */
   readonly certified: boolean;
   /** Its proof, and the nodes at which memory is a row of the problem that it is about. */
-  readonly proof?: { readonly moments: readonly string[]; readonly certificate: Certificate };
+  readonly proof?: Omit<NonNullable<PlanCertificate['within']>, 'recompute'>;
   /** Subproblems solved. */
   readonly rounds: number;
   /** Whether the time limit ended the search. */
@@ -36,6 +37,20 @@ export interface MemoryPlanOptions {
   readonly onProgress?: (event: Progress) => void;
   /** Of the whole solve, which this is a stage of. Default: the request's time limit, from now on. */
   readonly deadline?: Deadline;
+}
+
+/** What problems may take, and what they took so far: the one record that the steps of a search write. */
+export interface Effort {
+  /** Share of the usual work that a problem may take. */
+  readonly workShare: number;
+  /** Problems end before their expensive steps where their gap is one with which the request could live. */
+  readonly endsEarly: boolean;
+  /** Problems that stay above the gap of the request are searched further. */
+  readonly improves: boolean;
+  /** Rounds of solving and following. */
+  rounds: number;
+  /** Problems left open because their work was done. */
+  open: number;
 }
 
 /** The choice of least seconds whose states take at most a share of the budget; undefined when there is none. */

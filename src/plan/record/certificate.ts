@@ -18,6 +18,8 @@ export interface PlanCertificate {
   readonly within?: {
     /** Nodes at which memory is a row. */
     readonly moments: readonly string[];
+    /** Those of them whose rows count the largest of all tensors that share a storage; absent where none does. */
+    readonly storages?: readonly string[];
     /** Whether forward results might be recomputed. */
     readonly recompute: boolean;
     readonly certificate: Certificate;
@@ -43,7 +45,14 @@ const planCertificate = schemaOf<PlanCertificate>()(
     version: z.literal(1),
     free: certificate.exactOptional(),
     leastBytes: certificate.exactOptional(),
-    within: z.strictObject({ moments: z.array(z.string()), recompute: z.boolean(), certificate }).exactOptional(),
+    within: z
+      .strictObject({
+        moments: z.array(z.string()),
+        storages: z.array(z.string()).exactOptional(),
+        recompute: z.boolean(),
+        certificate,
+      })
+      .exactOptional(),
     program: z.string().exactOptional(),
   }),
 );
