@@ -42,6 +42,13 @@ export function longestPath(work: StepWork, choice: Int32Array): LongestPath {
   return { ...path, seconds: path.seconds * (1 - ROUNDING) };
 }
 
+/** What a kernel waits for at the end of its window. */
+interface Ending {
+  readonly site: Site;
+  readonly seconds: Float64Array;
+  readonly latencySeconds: number;
+}
+
 /** The path that is longest for some plans in the weighted mean. */
 export function pathOfLoads(work: StepWork, plans: readonly { readonly loads: PlanLoads; readonly weight: number }[]): LongestPath {
   const { count } = work.order;
@@ -53,36 +60,37 @@ export function pathOfLoads(work: StepWork, plans: readonly { readonly loads: Pl
     for (const { site, seconds, latencySeconds } of loads.moves) {
       let sum = sums.get(site);
       if (sum === undefined) sums.set(site, (sum = { seconds: new Float64Array(seconds.length), latencySeconds: 0 }));
-      seconds.forEach((s, stream) => (sum.seconds[stream] += weight * s));
+      for (let stream = 0; stream < seconds.length; stream++) sum.seconds[stream] += weight * seconds[stream];
       sum.latencySeconds += weight * latencySeconds;
     }
   }
-  const ending: { readonly site: Site; readonly seconds: Float64Array; readonly latencySeconds: number }[][] = Array.from(waits, () => []);
+  const ending: (Ending[] | undefined)[] = new Array<Ending[] | undefined>(count + 1).fill(undefined);
   for (const [site, { seconds, latencySeconds }] of sums) {
-    ending[site.before].push({ site, seconds, latencySeconds });
-    seconds.forEach((s, stream) => {
-      if (site.chained[stream]) waits[site.before] += s;
-    });
+    (ending[site.before] ??= []).push({ site, seconds, latencySeconds });
+    for (let stream = 0; stream < seconds.length; stream++)
+      if (site.chained[stream]) waits[site.before] += seconds[stream];
   }
   // By stream: up to each gap, and then what can run only from there to the present one.
-  const leaving = new Map(work.streams.map((s) => [s, new PrefixMaximum(count + 1)]));
+  const leaving = work.streams.map((stream) => ({ stream, from: new PrefixMaximum(count + 1) }));
+  const computing = leaving.find(({ stream }) => stream === COMPUTE)?.from;
   const upTo = new Float64Array(count + 2);
   const chain = new Float64Array(count + 2);
   const came: ({ readonly from: number; readonly by: number | Site } | undefined)[] = [];
   for (let gap = 0; gap <= count; gap++) {
-    for (const from of leaving.values()) from.append(upTo[gap]);
-    for (const { site, seconds } of ending[gap])
-      for (const [stream, from] of leaving) if (seconds[stream] !== 0) from.addBefore(site.after + 2, seconds[stream]);
+    const ends = ending[gap] ?? [];
+    for (const { from } of leaving) from.append(upTo[gap]);
+    for (const { site, seconds } of ends)
+      for (const { stream, from } of leaving) if (seconds[stream] !== 0) from.addBefore(site.after + 2, seconds[stream]);
     let most = upTo[gap] + waits[gap];
     let last: { readonly from: number; readonly by: number | Site } | undefined;
-    for (const [stream, from] of leaving) if (from.value > most) [most, last] = [from.value, { from: from.place, by: stream }];
-    for (const { site, latencySeconds } of ending[gap])
+    for (const { stream, from } of leaving) if (from.value > most) [most, last] = [from.value, { from: from.place, by: stream }];
+    for (const { site, latencySeconds } of ends)
       if (upTo[site.after + 1] + latencySeconds > most) [most, last] = [upTo[site.after + 1] + latencySeconds, { from: site.after + 1, by: site }];
     came.push(last);
     const kernel = gap < count ? kernels[gap] : 0;
     upTo[gap + 1] = most + kernel;
     chain[gap + 1] = chain[gap] + waits[gap] + kernel;
-    leaving.get(COMPUTE)?.addBefore(gap + 1, kernel);
+    computing?.addBefore(gap + 1, kernel);
   }
   const stretches: PathStretch[] = [];
   for (let gap = count; gap >= 0; gap--) {

@@ -38,7 +38,9 @@ const LINKS = LINK_STREAMS - 1;
 
 /** The parts of the moves of a model: of single ones, and whole tables weighed. */
 export class MoveTables {
-  private readonly routes = new Map<string, Routes>();
+  /** By vector of a copy, and by table of a use. */
+  private readonly copyRoutes = new Map<number, Routes>();
+  private readonly useRoutes = new Map<number, Routes>();
   private readonly owners = new Map<number, Int32Array>();
   private readonly split: StepSplit;
   /** Those of `simulate` by default. */
@@ -67,10 +69,7 @@ export class MoveTables {
     const known = new Map<number, Float64Array>();
     const row = (id: number): Float64Array => {
       let costs = known.get(id);
-      if (costs === undefined) {
-        known.set(id, (costs = new Float64Array(wanted.length)));
-        for (let j = 0; j < costs.length; j++) costs[j] = routes.weighed(id, wanted[j], weigh);
-      }
+      if (costs === undefined) known.set(id, (costs = routes.weighedRow(id, weigh)));
       return costs;
     };
     const width = wanted.length;
@@ -103,45 +102,40 @@ export class MoveTables {
     return out;
   }
 
-  /** One entry of `weighCopy`, not weighed. */
+  /** One entry of `weighCopy`, not weighed; `NO_MOVE` where nothing takes any time. */
   copyEntry(variable: CopyVariable, times: number, vector: number, z: number): MoveEntry {
     const to = variable.copy[z];
-    return to < 0 ? NOTHING : this.routesOfCopy(variable, times, vector).entry(variable.owned[z], to);
+    return to < 0 ? NO_MOVE : this.routesOfCopy(variable, times, vector).entry(variable.owned[z], to);
   }
 
   /** One entry of `weighUse`. */
   useEntry(use: Use, table: number, i: number): MoveEntry {
-    const routes = this.routesOfUse(use, table);
-    const z = Math.floor(i / routes.wanted.length);
-    const j = i % routes.wanted.length;
-    return routes.entry(routes.takesCopy(z, j) ? routes.copy[z] : routes.owned[z], routes.wanted[j]);
+    return this.routesOfUse(use, table).moveAt(i);
   }
 
   /** One entry of `weighMaking`. */
   makingEntry(use: Use, table: number, i: number): MoveEntry {
-    const routes = this.routesOfUse(use, table);
-    const z = Math.floor(i / routes.wanted.length);
-    return routes.takesCopy(z, i % routes.wanted.length) ? routes.entry(routes.owned[z], routes.copy[z]) : NOTHING;
+    return this.routesOfUse(use, table).makingAt(i);
   }
 
   private routesOfCopy({ value, owned, copy }: CopyVariable, times: number, vector: number): Routes {
-    return this.known(`c${vector}`, () => this.made({ value, times }, { owned, copy, wanted: [] }));
+    let routes = this.copyRoutes.get(vector);
+    if (routes === undefined) this.copyRoutes.set(vector, (routes = this.made({ value, times }, { owned, copy, wanted: [] }))); // prettier-ignore
+    return routes;
   }
 
   /** Rows of its table: placements that the producer leaves, and the copy of each. */
   private routesOfUse(use: Use, table: number): Routes {
-    return this.known(`u${table}`, () => {
-      const wanted = use.demands.specs;
-      if (use.copy >= 0) return this.made(use, { ...this.model.copies[use.copy], wanted });
-      const owned = this.ownedBy(use.value);
-      return this.made(use, { owned, copy: owned.map(() => -1), wanted });
-    });
+    let routes = this.useRoutes.get(table);
+    if (routes === undefined) this.useRoutes.set(table, (routes = this.routesFor(use)));
+    return routes;
   }
 
-  private known(key: string, make: () => Routes): Routes {
-    let routes = this.routes.get(key);
-    if (routes === undefined) this.routes.set(key, (routes = make()));
-    return routes;
+  private routesFor(use: Use): Routes {
+    const wanted = use.demands.specs;
+    if (use.copy >= 0) return this.made(use, { ...this.model.copies[use.copy], wanted });
+    const owned = this.ownedBy(use.value);
+    return this.made(use, { owned, copy: owned.map(() => -1), wanted });
   }
 
   private made({ value, times }: Pick<Use, 'value' | 'times'>, ends: RouteEnds): Routes {
@@ -201,7 +195,8 @@ interface RouteEnds {
 }
 
 const NO_SECONDS = Array.from({ length: LINK_STREAMS }, () => new Float64Array(1));
-const NOTHING: MoveEntry = { parts: { alone: NO_SECONDS, share: NO_SECONDS, added: NO_SECONDS }, at: 0 };
+/** What moves nothing, or takes no time on any stream at any price. */
+export const NO_MOVE: MoveEntry = { parts: { alone: NO_SECONDS, share: NO_SECONDS, added: NO_SECONDS }, at: 0 };
 
 /** The moves of one table. Few placements stand in its many rows: each is looked at once. */
 class Routes implements RouteEnds {
@@ -210,6 +205,10 @@ class Routes implements RouteEnds {
   readonly wanted: Ids;
   private readonly parts = new Map<number, MoveParts>();
   private charged: ReadonlyMap<number, Float64Array> | undefined;
+  /** By entry of the table: what was asked for. */
+  private readonly moves = new Map<number, MoveEntry>();
+  private readonly makings = new Map<number, MoveEntry>();
+  private states: Int32Array | undefined;
 
   constructor(
     { owned, copy, wanted }: RouteEnds,
@@ -224,7 +223,41 @@ class Routes implements RouteEnds {
   }
 
   entry(from: number, to: number): MoveEntry {
-    return { parts: this.partsFrom(from), at: this.steps.stateOf(to) };
+    const parts = this.partsFrom(from);
+    const at = this.steps.stateOf(to);
+    const isIdle = PRICES.every((price) => parts[price].every((seconds) => seconds[at] === 0));
+    return isIdle ? NO_MOVE : { parts, at };
+  }
+
+  /** The move of entry `i` of the table. */
+  moveAt(i: number): MoveEntry {
+    let known = this.moves.get(i);
+    if (known !== undefined) return known;
+    const width = this.wanted.length;
+    const [z, j] = [Math.floor(i / width), i % width];
+    known = this.entry(this.takesCopy(z, j) ? this.copy[z] : this.owned[z], this.wanted[j]);
+    this.moves.set(i, known);
+    return known;
+  }
+
+  /** The copy that entry `i` of the table takes, as it is made. */
+  makingAt(i: number): MoveEntry {
+    let known = this.makings.get(i);
+    if (known !== undefined) return known;
+    const width = this.wanted.length;
+    const z = Math.floor(i / width);
+    known = this.takesCopy(z, i % width) ? this.entry(this.owned[z], this.copy[z]) : NO_MOVE;
+    this.makings.set(i, known);
+    return known;
+  }
+
+  /** By column: what the moves from a placement weigh. */
+  weighedRow(from: number, weigh: Weigh): Float64Array {
+    const parts = this.partsFrom(from);
+    this.states ??= Int32Array.from(this.wanted, (to) => this.steps.stateOf(to));
+    const out = new Float64Array(this.states.length);
+    for (let j = 0; j < out.length; j++) out[j] = weigh(parts, this.states[j]);
+    return out;
   }
 
   weighed(from: number, to: number, weigh: Weigh): number {

@@ -35,7 +35,7 @@ export function planLoads(work: StepWork, choice: Int32Array): PlanLoads {
       const lists = secondsAt(site, parts);
       let sum = sums.get(site);
       if (sum === undefined) sums.set(site, (sum = { seconds: new Float64Array(lists.length), latencySeconds: 0 }));
-      lists.forEach((list, stream) => (sum.seconds[stream] += sign * list[at]));
+      for (let stream = 0; stream < lists.length; stream++) sum.seconds[stream] += sign * lists[stream][at];
       if (site.hasLatency) for (const list of parts.alone) sum.latencySeconds += sign * list[at];
     },
   });

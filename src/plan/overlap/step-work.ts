@@ -5,7 +5,7 @@
 import { internalError } from '../../errors.ts';
 import type { Model, NodeSeconds } from '../model/model.ts';
 import { isBlocking, kernelOrder, windowOf, type KernelOrder, type MoveWindow } from './kernel-order.ts';
-import { MoveTables, type CollectivePrice, type MoveEntry, type MoveParts } from './move-parts.ts';
+import { MoveTables, NO_MOVE, type CollectivePrice, type MoveEntry, type MoveParts } from './move-parts.ts';
 import { travelsInBuckets, weightValues } from './rules.ts';
 import { ANY_LINK, COMPUTE, LINK_STREAMS } from './streams.ts';
 
@@ -42,6 +42,27 @@ interface StepWorkOptions {
   readonly like?: StepWork;
 }
 
+/** What no price of buckets changes: the windows of uses, and what is said of them. */
+interface Windows {
+  readonly windows: readonly MoveWindow[];
+  readonly isNext: readonly boolean[];
+  readonly chained: readonly (readonly boolean[])[];
+  readonly isFree: (window: MoveWindow) => boolean;
+}
+
+/** Collectives inside the rules of a node, by stream and strategy. */
+interface Inside {
+  readonly site: Site;
+  readonly parts: MoveParts;
+}
+
+/** By node, as it is asked for; and the nodes that use what each makes. */
+interface NodeWork {
+  readonly kernels: Map<number, Float64Array>;
+  readonly insides: Map<number, Inside | undefined>;
+  users: readonly (readonly number[])[] | undefined;
+}
+
 const [NOWHERE, EVERYWHERE] = [false, true].map((is) => new Array<boolean>(LINK_STREAMS + 1).fill(is));
 
 export class StepWork {
@@ -53,9 +74,8 @@ export class StepWork {
   readonly copySites: readonly Site[];
   /** Of each copy: the use for which a kernel waits first. Where that use takes the copy, the copy is made for it at the latest. */
   readonly firstUse: Int32Array;
-  private readonly insideSites = new Map<number, Site>();
-  private readonly kernelsOf = new Map<number, Float64Array>();
-  private users: readonly (readonly number[])[] | undefined;
+  private readonly windows: Windows;
+  private readonly nodes: NodeWork;
 
   constructor(
     readonly model: Model,
@@ -66,13 +86,12 @@ export class StepWork {
     this.order = options.like?.order ?? kernelOrder(model);
     const links = mesh.sizes.flatMap((n, d) => (n > 1 ? [this.moves.streams.of([d])] : []));
     this.streams = [...new Set([COMPUTE, ...links])].sort();
+    this.nodes = options.like?.nodes ?? { kernels: new Map(), insides: new Map(), users: undefined };
     const { bucketPrice = 'share' } = options;
     const weights = weightValues(model.graph, model.flow);
     const packs = (value: number, { before }: MoveWindow): boolean => travelsInBuckets(weights[value] === 1, before < this.order.count);
-    const windows = model.uses.map((use) => windowOf(this.order, use));
-    const isNext = this.next(windows);
-    const chained = this.chained(windows, isNext);
-    const isFree = this.free(windows);
+    this.windows = options.like?.windows ?? this.windowsOf();
+    const { windows, isNext, chained, isFree } = this.windows;
     const site = (value: number, window: MoveWindow, own: readonly boolean[], isFirst: boolean, hasLatency: boolean): Site => {
       const rest = { ...window, chained: own, isFree: own === NOWHERE && isFree(window), hasLatency };
       if (!packs(value, window)) return { ...rest, price: 'alone' };
@@ -95,6 +114,12 @@ export class StepWork {
     this.copySites = model.copies.map(({ value }, c) =>
       site(value, { after: windows[this.firstUse[c]].after, before: latest[c] }, NOWHERE, false, false));
   } // prettier-ignore
+
+  private windowsOf(): Windows {
+    const windows = this.model.uses.map((use) => windowOf(this.order, use));
+    const isNext = this.next(windows);
+    return { windows, isNext, chained: this.chained(windows, isNext), isFree: this.free(windows) };
+  }
 
   /** Whether in a window no plan waits for a move. */
   private free(windows: readonly MoveWindow[]): (window: MoveWindow) => boolean {
@@ -143,7 +168,9 @@ export class StepWork {
   visit(choice: Int32Array, to: WorkVisitor): void {
     const { model } = this;
     const { problem } = model;
-    const move = (site: Site, entry: MoveEntry, sign: 1 | -1 = 1): void => to.move(site, entry, sign);
+    const move = (site: Site, entry: MoveEntry, sign: 1 | -1 = 1): void => {
+      if (entry !== NO_MOVE) to.move(site, entry, sign);
+    };
     model.variables.forEach((variable, v) => {
       const a = choice[v];
       if (variable.kind === 'node') {
@@ -173,18 +200,24 @@ export class StepWork {
 
   /** By strategy: seconds of a node's kernel with its launch, all runs together. */
   kernelSeconds(node: number): Float64Array {
-    let known = this.kernelsOf.get(node);
+    let known = this.nodes.kernels.get(node);
     if (known === undefined) {
       const times = this.runsOf(node);
       const { launchSeconds } = this.options;
       known = this.nodeParts(node).compute.map((seconds) => (seconds > 0 ? times * (seconds + launchSeconds) : 0));
-      this.kernelsOf.set(node, known);
+      this.nodes.kernels.set(node, known);
     }
     return known;
   }
 
-  /** Collectives inside the rules of a node, by stream and strategy; undefined where there are none. */
-  insideOf(node: number): { readonly site: Site; readonly parts: MoveParts } | undefined {
+  /** Undefined where its rules hold no collectives. */
+  insideOf(node: number): Inside | undefined {
+    const { insides } = this.nodes;
+    if (!insides.has(node)) insides.set(node, this.insideMade(node));
+    return insides.get(node);
+  }
+
+  private insideMade(node: number): Inside | undefined {
     const { internal } = this.nodeParts(node);
     if (!internal.some((seconds) => seconds > 0)) return undefined;
     const times = this.runsOf(node);
@@ -200,31 +233,22 @@ export class StepWork {
   }
 
   private insideSite(node: number): Site {
-    let site = this.insideSites.get(node);
-    if (site !== undefined) return site;
     const { ofNode, neededBy, count } = this.order;
     const before = this.usersOf(node).reduce((least, user) => Math.min(least, neededBy[user]), count);
     const window = { after: ofNode[node], before };
-    site = {
-      ...window,
-      chained: isBlocking(window) ? EVERYWHERE : NOWHERE,
-      isFree: false,
-      hasLatency: true,
-      price: 'alone',
-    };
-    this.insideSites.set(node, site);
-    return site;
+    const chained = isBlocking(window) ? EVERYWHERE : NOWHERE;
+    return { ...window, chained, isFree: false, hasLatency: true, price: 'alone' };
   }
 
   private usersOf(node: number): readonly number[] {
-    if (this.users === undefined) {
+    if (this.nodes.users === undefined) {
       const users: number[][] = this.model.graph.nodes.map(() => []);
       this.model.uses.forEach(({ value, at }) => {
         if (at.kind === 'input') users[this.model.flow.values[value].node].push(at.node);
       });
-      this.users = users;
+      this.nodes.users = users;
     }
-    return this.users[node];
+    return this.nodes.users[node];
   }
 
   private runsOf(node: number): number {

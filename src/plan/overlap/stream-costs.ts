@@ -79,6 +79,7 @@ export class StreamCosts {
     const vectors: Float64Array[] = [];
     const tables: { rows: number; columns: number; costs: Float64Array }[] = [];
     const known = new Map<string, number>();
+    const numbers = new WeightNumbers();
     const shared = <T>(store: T[], key: string, make: () => T): number => {
       let at = known.get(key);
       if (at === undefined) known.set(key, (at = store.push(make()) - 1));
@@ -96,7 +97,7 @@ export class StreamCosts {
         const kernel = at < 0 ? 0 : weights.kernel(at);
         const inside = work.insideOf(node);
         const own = inside === undefined ? NONE : weights.move(inside.site);
-        return shared(vectors, `v${id}:${kernel}:${keyOf(own)}`, () => {
+        return shared(vectors, `v${id}:${kernel}:${numbers.of(own)}`, () => {
           const seconds = work.kernelSeconds(node);
           return base.map((cost, a) => units(kernel * seconds[a] + (inside === undefined ? 0 : weighed(inside.site, inside.parts, a, own)), cost)); // prettier-ignore
         });
@@ -104,7 +105,7 @@ export class StreamCosts {
       if (variable.kind === 'output') return shared(vectors, `v${id}`, () => base.map(() => 0));
       const site = work.copySites[variable.copy];
       const own = weights.move(site);
-      return shared(vectors, `v${id}:${site.price}:${keyOf(own)}`, () => {
+      return shared(vectors, `v${id}:${site.price}:${numbers.of(own)}`, () => {
         const made = moves.weighCopy(model.copies[variable.copy], work.timesOfCopy(variable.copy), id, (parts, i) => weighed(site, parts, i, own)); // prettier-ignore
         return base.map((cost, z) => units(made[z], cost));
       });
@@ -119,7 +120,7 @@ export class StreamCosts {
       const own = weights.move(site);
       const late = use.copy >= 0 && work.firstUse[use.copy] === k ? work.copySites[use.copy] : undefined;
       const lateWeights = late === undefined ? NONE : weights.move(late);
-      return shared(tables, `t${id}:${site.price}:${keyOf(own)}:${late?.price}:${keyOf(lateWeights)}`, () => {
+      return shared(tables, `t${id}:${site.price}:${numbers.of(own)}:${late?.price}:${numbers.of(lateWeights)}`, () => {
         const seconds = moves.weighUse(use, id, (parts, i) => weighed(site, parts, i, own));
         if (late !== undefined) {
           // What is made for the first use can run in a part of the places of the copy, and weighs no less there.
@@ -149,11 +150,13 @@ export class StreamCosts {
       },
       move: (site, { parts, at: i }, sign) => {
         const [lo, hi] = this.placesOf(site);
-        secondsAt(site, parts).forEach((list, stream) => {
-          if (site.chained[stream]) chain[lo] += sign * list[i];
-          if (site.isFree && stream === COMPUTE) chain[packing.leastChained(lo, hi)] += sign * list[i];
-          if (stream < LINK_STREAMS) own[stream][lo * places + hi] += sign * list[i];
-        });
+        const lists = secondsAt(site, parts);
+        for (let stream = 0; stream < lists.length; stream++) {
+          const seconds = sign * lists[stream][i];
+          if (site.chained[stream]) chain[lo] += seconds;
+          if (site.isFree && stream === COMPUTE) chain[packing.leastChained(lo, hi)] += seconds;
+          if (stream < LINK_STREAMS) own[stream][lo * places + hi] += seconds;
+        }
       },
     });
     const slopes = this.stretches.map(({ stream, from, to }) => {
@@ -173,16 +176,23 @@ export class StreamCosts {
 
   /** What the shares of a packing weigh pieces of work with. */
   private weightsOf(packing: Packing): WorkWeights {
+    const known = new Map<readonly boolean[], (MoveWeights | undefined)[]>();
+    const made = (lo: number, hi: number, { chained, isFree }: Site): MoveWeights => {
+      const byStream = chained.map((isChained, s) => {
+        if (isChained) return packing.chained(s, lo);
+        const free = isFree && s === COMPUTE ? packing.chained(ANY_LINK, packing.leastChained(lo, hi)) : 0;
+        return s < LINK_STREAMS ? packing.hidden(s, lo, hi) + free : 0;
+      });
+      return { byStream, latency: 0 };
+    };
     return {
       kernel: (at) => packing.chained(COMPUTE, this.placeOfKernel(at)),
+      // Few places, and few ways to be chained: many sites share their weights.
       move: (site) => {
+        let own = known.get(site.chained);
+        if (own === undefined) known.set(site.chained, (own = []));
         const [lo, hi] = this.placesOf(site);
-        const byStream = site.chained.map((isChained, s) => {
-          if (isChained) return packing.chained(s, lo);
-          const free = site.isFree && s === COMPUTE ? packing.chained(ANY_LINK, packing.leastChained(lo, hi)) : 0;
-          return s < LINK_STREAMS ? packing.hidden(s, lo, hi) + free : 0;
-        });
-        return { byStream, latency: 0 };
+        return (own[2 * (lo * this.places + hi) + Number(site.isFree)] ??= made(lo, hi, site));
       },
     };
   }
@@ -190,8 +200,20 @@ export class StreamCosts {
 
 const NONE: MoveWeights = { byStream: [], latency: 0 };
 
-function keyOf({ byStream, latency }: MoveWeights): string {
-  return `${byStream.join()},${latency}`;
+/** A number for each content of weights. */
+class WeightNumbers {
+  private readonly known = new Map<MoveWeights, number>();
+  private readonly contents = new Map<string, number>();
+
+  of(weights: MoveWeights): number {
+    let number = this.known.get(weights);
+    if (number !== undefined) return number;
+    const content = `${weights.byStream.join()},${weights.latency}`;
+    number = this.contents.get(content) ?? this.contents.size;
+    this.contents.set(content, number);
+    this.known.set(weights, number);
+    return number;
+  }
 }
 
 function weighed(site: Site, parts: MoveParts, i: number, { byStream, latency }: MoveWeights): number {
