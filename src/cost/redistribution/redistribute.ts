@@ -124,7 +124,13 @@ export class Redistributor {
     const width = toIds.length;
     const out = new Float64Array(fromIds.length * width);
     const ids: number[] = [];
-    for (let i = 0; i < fromIds.length; i++) ids.push(fromIds[i]);
+    // Sources repeat where a producer's placement stands beside each copy of it: their rows are found once.
+    const rowOf = new Map<number, number>();
+    for (let i = 0; i < fromIds.length; i++) {
+      if (rowOf.has(fromIds[i])) continue;
+      rowOf.set(fromIds[i], i);
+      ids.push(fromIds[i]);
+    }
     for (let j = 0; j < width; j++) ids.push(toIds[j]);
     const prices = this.pricesOf(type, ids);
     const { graph, symmetry } = prices;
@@ -138,6 +144,11 @@ export class Redistributor {
     }
     for (let i = 0; i < fromIds.length; i++) {
       const from = fromIds[i];
+      const same = rowOf.get(from) ?? i;
+      if (same < i) {
+        out.copyWithin(i * width, same * width, (same + 1) * width);
+        continue;
+      }
       this.checkTime?.();
       const { canonical, states } = symmetry.of(graph.stateOf(from));
       const row = this.row(prices, canonical);

@@ -98,12 +98,9 @@ function connect(
     const key = `use${chargedKey(type, charged)}:${copyLists[use.copy]}:${use.demands.list}x${use.times}`;
     const table = tables.table(key, copy.owned.length, wanted.length, () => {
       const own = charges.matrix(charged, copy.owned, wanted);
-      const shared = charges.matrix(
-        charged,
-        copy.copy.map((q, z) => (q < 0 ? copy.owned[z] : q)),
-        wanted,
-      );
-      for (let i = 0; i < own.length; i++) own[i] = Math.min(own[i], shared[i]);
+      const source = copy.copy.map((q, z) => (q < 0 ? copy.owned[z] : q));
+      const shared = charges.matrix(charged, source, wanted);
+      for (let i = 0; i < own.length; i++) if (shared[i] < own[i]) own[i] = shared[i];
       return repeated(own, use.times);
     });
     tables.addEdge(edge, copy.variable, use.variable, table, -1, use.demands.mapId);
