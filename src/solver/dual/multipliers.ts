@@ -14,8 +14,9 @@ export interface DualEvaluation {
   readonly net: Network;
   readonly messages: Trws;
   readonly bound: number;
-  readonly at: Int32Array;
-  readonly amounts: readonly number[];
+  /** The choice that the messages decode to, and what it takes of the rows. */
+  readonly at: () => Int32Array;
+  readonly amounts: () => readonly number[];
 }
 
 /** Ascent at the given prices with at most the given number of sweeps. */
@@ -199,7 +200,7 @@ function priceBetween(
   for (let k = 0; k < steps && high - low > 1n && !host.stopped(); k++) {
     const gap = host.target() - best.bound;
     if (gap <= 0 || top - best.bound < PROMISING * gap) break;
-    if (last.amounts[0] <= bound) high = last.prices[0];
+    if (last.amounts()[0] <= bound) high = last.prices[0];
     else low = last.prices[0];
     if (high <= low) break;
     last = evaluateDual([(low + high) / 2n], SETTLING_SWEEPS);
@@ -215,7 +216,7 @@ export function priceOne(net: Network, evaluateDual: EvaluateDual, host: Multipl
   const choiceAt = (price: bigint, sweeps: number): SupportingLine => {
     const t = price === 0n ? best : evaluateDual([price], sweeps);
     if (t.bound > best.bound) best = t;
-    return { cost: evaluatePositions(net, t.at), over: t.amounts[0] - bound, bound: t.bound };
+    return { cost: evaluatePositions(net, t.at()), over: t.amounts()[0] - bound, bound: t.bound };
   };
   const bracket = bracketOf(choiceAt, () => host.stopped() || best.bound >= host.target(), bound, host.gap);
   return bracket === undefined ? best : priceBetween(net, evaluateDual, bracket, host, best);
@@ -237,8 +238,9 @@ export function priceMany(net: Network, evaluateDual: EvaluateDual, host: Multip
   for (let k = 0; k < 120 && !host.stopped(); k++) {
     if (best.bound >= host.target()) break;
     let norm = 0;
+    const amounts = t.amounts();
     for (let r = 0; r < rows; r++) {
-      const g = t.amounts[r] - net.rows[r].bound;
+      const g = amounts[r] - net.rows[r].bound;
       direction[r] = 0.6 * direction[r] + 0.4 * g;
       if (lambda[r] > 0 || direction[r] > 0) norm += direction[r] ** 2;
     }

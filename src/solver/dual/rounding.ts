@@ -5,6 +5,7 @@
 import { addSlice, firstLeast } from './inner-loops.ts';
 import type { Network } from '../network/network.ts';
 import { amountsAt } from '../network/rows.ts';
+import { KeyTable } from '../store/keys.ts';
 
 /** Cost of positions in a network (its own constant included), Infinity when forbidden. */
 export function evaluatePositions(net: Network, at: Int32Array): number {
@@ -33,14 +34,20 @@ export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
   const total = new Float64Array(net.size.reduce((a, b) => Math.max(a, b), 1));
   // A variable whose neighbours stand as they stood has nothing new to find, unless a row alone held it back.
   const isOpen = new Uint8Array(net.count).fill(1);
+  // Nor has one that stands as its like of another layer stood, with neighbours that stand alike.
+  const keys = new KeyTable();
+  const isBest: boolean[] = [];
   for (let round = 0; round < rounds; round++) {
     let moved = false;
     for (let i = 0; i < net.count; i++) {
       if (isOpen[i] === 0 || net.gone[i] === 1 || net.size[i] < 2) continue;
       isOpen[i] = 0;
+      const key = nameAt(keys, net, i, at);
+      if (isBest[key]) continue;
       costsAt(net, i, at, total);
       const least = firstLeast(total, net.size[i]);
-      if (!(total[least] < total[at[i]])) continue;
+      isBest[key] = !(total[least] < total[at[i]]);
+      if (isBest[key]) continue;
       const best = net.rows.length === 0 ? least : leastAllowed(net, i, at[i], total, used);
       if (total[least] < total[best]) isOpen[i] = 1;
       if (best === at[i]) continue;
@@ -56,6 +63,19 @@ export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
     }
     if (!moved) return;
   }
+}
+
+/** Names all that the costs of one variable's values depend on, and its own position. */
+function nameAt(keys: KeyTable, { pool, unary, incident, factors }: Network, i: number, at: Int32Array): number {
+  keys.begin().add(unary[i]).add(at[i]);
+  for (const id of incident[i]) {
+    const f = factors[id];
+    if (f === undefined) continue;
+    const side = f.vars[0] === i ? 0 : 1;
+    const other = pool.mapOf(f.maps[1 - side])[at[f.vars[1 - side]]];
+    keys.add(f.table.id).add(side).add(f.maps[side]).add(other);
+  }
+  return keys.end();
 }
 
 /** Costs of the values of one variable, given the positions of its neighbours. */

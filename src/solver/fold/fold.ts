@@ -5,6 +5,7 @@
  * periodic just starts with worse messages.
  */
 import { type Blocks, blocksOf, NONE } from './repeated-blocks.ts';
+import type { Sides } from '../dual/sides.ts';
 import { Trws } from '../dual/trws.ts';
 import { Network } from '../network/network.ts';
 
@@ -157,9 +158,13 @@ function twinOf(net: Network, blocks: Blocks, edge: Int32Array, id: number, from
   return -1;
 }
 
-/** Messages of the long network from those of the short one, to be followed by a sweep. */
-export function spreadMessages(fold: Fold, from: Trws, net: Network): Trws {
-  const out = new Trws(net, fold.lockstep);
+/**
+ * Messages of the long network from those of the short one, to be followed by a sweep.
+ *
+ * @param sides what sweeps of the long network in lock step read, where that is known
+ */
+export function spreadMessages(fold: Fold, from: Trws, net: Network, sides?: Sides): Trws {
+  const out = new Trws(net, fold.lockstep, undefined, sides);
   for (let e = 0; e < fold.edge.length; e++) {
     const twin = fold.edge[e];
     if (twin < 0) continue;

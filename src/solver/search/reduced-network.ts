@@ -3,6 +3,7 @@
  * a plan whose peak is over the budget is sought again under a lower bound of the same row, and shares them.
  * In: a network after presolve. Out, each computed on first use: its fold and the network whose middle blocks are tied.
  */
+import { type Sides, sidesOf } from '../dual/sides.ts';
 import { type Fold, foldOf } from '../fold/fold.ts';
 import { type Tied, tieBlocks } from '../fold/tied.ts';
 import type { Network, NetworkRow } from '../network/network.ts';
@@ -14,6 +15,7 @@ import type { Workspace } from './workspace.ts';
 interface Shape {
   readonly fold: Fold | undefined;
   readonly tied: Tied | undefined;
+  sides?: Sides;
 }
 
 export class ReducedNetwork {
@@ -40,6 +42,13 @@ export class ReducedNetwork {
   /** The tied network, under the bounds that were asked for first; undefined where nothing repeats. */
   get tied(): Tied | undefined {
     return this.#found.tied;
+  }
+
+  /** What sweeps in lock step read of the network, at any price and under any bound; undefined where nothing repeats. */
+  get sides(): Sides | undefined {
+    const found = this.#found;
+    if (found.fold !== undefined) found.sides ??= sidesOf(this.net, found.fold.lockstep);
+    return found.sides;
   }
 
   get #found(): Shape {

@@ -39,8 +39,10 @@ export function priceRows(reduced: ReducedNetwork, host: PricingHost): Priced | 
     const bound = host.ascend(priced, messages, { ...ASCENT.priced, sweeps });
     // The next price begins with what is known at this one.
     begin = (other) => messages.on(other);
-    const at = messages.decode();
-    return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
+    // Decoded where somebody asks, which is before messages are swept on.
+    let decoded: Int32Array | undefined;
+    const at = (): Int32Array => (decoded ??= messages.decode());
+    return { prices, net: priced, messages, bound, at, amounts: () => amountsAt(priced, at()) };
   };
   if (net.rows.length > 1) return { best: priceMany(net, evaluateDual, host), converged: false };
   const near = foldedBracket(reduced, caps[0], host.folded);

@@ -128,7 +128,7 @@ export function foldedBracket(
     const { best, bound: reached } = ascendFolded(short, messages, host, ASCENT.untied);
     untied.set(price, { best: best ?? messages.decode(), gained: reached - short.constant, to: messages.to });
   }
-  return { bracket, messages: (target) => spreadMessages(fold, messages, target) };
+  return { bracket, messages: (target) => spreadMessages(fold, messages, target, reduced.sides) };
 }
 
 /** Messages of the short network from those of the tied one: each of its equal edges takes a like part. */
