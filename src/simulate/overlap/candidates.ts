@@ -84,6 +84,11 @@ export class CandidatePool {
     const { nodes, outputs, computeSeconds, communicationSeconds } = decoded ?? decode(model, choice);
     const plan: SimulatedPlan = { request, nodes, outputs, memory: { ...stateMemory(model, choice), budgetBytes } };
     const serialSeconds = computeSeconds + communicationSeconds;
-    return { choice, plan, serialSeconds, simulatedSeconds: simulateSeconds(program, plan, table, this.options) };
+    return {
+      choice,
+      plan,
+      serialSeconds,
+      simulatedSeconds: simulateSeconds(program, plan, table, { known: model, ...this.options }),
+    };
   }
 }

@@ -28,6 +28,8 @@ export interface ScheduleOptions {
   readonly launchSeconds?: number;
   /** Default `link`. */
   readonly streams?: StreamRule;
+  /** The dataflow of a graph under the plan's request, where it is known: it is taken where the plan lists that very graph. */
+  readonly known?: { readonly graph: Graph; readonly flow: Dataflow };
 }
 
 /** The schedule of a plan and what it was made with. */
@@ -98,7 +100,8 @@ class Writer {
     this.cluster = loadCluster(request.cluster);
     this.model = collectiveModel(request.cost, this.cluster, this.space.mesh);
     this.redistributor = new Redistributor(this.space, this.model);
-    this.flow = dataflow(listed, this.table, request.sharing, opened?.loops);
+    const { known } = options;
+    this.flow = known?.graph === listed && opened === undefined ? known.flow : dataflow(listed, this.table, request.sharing, opened?.loops); // prettier-ignore
     this.weights = weightValues(listed, this.flow);
     this.streams = new Streams(options.streams ?? 'link', this.space.mesh, this.cluster);
   }

@@ -51,6 +51,11 @@ export function prefetch(schedule: Schedule, options: PrefetchOptions): Schedule
   return prefetched(schedule, options).schedule;
 }
 
+/** Whether there is anything to move: a program without gathers of weights is the same at every distance. */
+export function hasGathers(schedule: Schedule): boolean {
+  return gatherUnits(schedule).length > 0;
+}
+
 /** The same, and what the limit on memory did. @throws as `prefetch` does */
 export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefetched {
   const { distance, limitBytes = Infinity, memoryBytes } = options;

@@ -12,7 +12,7 @@ import { serialPeakBytes } from './headroom.ts';
 import { justified } from './justify.ts';
 import { COMPUTE } from '../../plan/overlap/streams.ts';
 import { playTasks, type Played, type PlayOptions, type Timeline } from './play.ts';
-import { prefetch, prefetched, type Prefetched } from './prefetch.ts';
+import { hasGathers, prefetched, type Prefetched } from './prefetch.ts';
 import { checkSchedule, type Schedule } from './schedule.ts';
 import { sumsOf } from './needs.ts';
 import { ListWork, type ListOrder } from './urgent-first.ts';
@@ -181,7 +181,6 @@ function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, option
   const over = ({ run }: Tried): number => run.bytesOver(usable);
   const better = (a: Tried, b: Tried): Tried =>
     over(b) < over(a) || (over(b) === over(a) && b.run.seconds < a.run.seconds) ? b : a;
-  let sums: Uint8Array | undefined;
   const packedAt = (size: number, ofSums: Uint8Array | undefined): Packed => {
     const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds, sums: ofSums }) : schedule;
     // Buckets gather early what they gather together: the program itself may then be larger than the limit.
@@ -190,8 +189,10 @@ function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, option
   };
   const aheadOf = ({ packed }: Packed, distance: number | undefined, bound: Within): Prefetched =>
     distance === undefined ? { schedule: packed, heldBack: 0 } : prefetched(packed, { distance, limitBytes, ...bound });
+  const packings = new Map<number, Packed>();
   const attempt = (size: number, distance: number | undefined): Tried => {
-    const own = packedAt(size, size > 0 ? (sums ??= sumsOf(schedule)) : undefined);
+    const own = packings.get(size) ?? packedAt(size, size > 0 ? sumsOf(schedule) : undefined);
+    packings.set(size, own);
     const { schedule: ahead, heldBack } = aheadOf(own, distance, own.within);
     const unlimited = (): Schedule => aheadOf(own, distance, {}).schedule;
     return { size, list: undefined, distance, ahead, heldBack, limited: own.within, unlimited, run: playTasks(ahead, { ...others, ...own.within }) }; // prettier-ignore
@@ -209,8 +210,7 @@ function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, option
   };
   const size = bucketBytes === 'auto' ? 0 : bucketBytes;
   let best = attempt(size, asked === 'auto' ? undefined : asked);
-  // A program without gathers of weights is the same at every distance.
-  if (asked === 'auto' && prefetch(schedule, { distance: 1, limitBytes }) !== schedule)
+  if (asked === 'auto' && hasGathers(schedule))
     for (const distance of DISTANCES) best = better(best, attempt(size, distance));
   if (bucketBytes === 'auto') best = better(best, attempt(DEFAULT_BUCKET_BYTES, best.distance));
   // Without communication every order is the same.
