@@ -20,6 +20,7 @@
  */
 import { classOf, type FlowEdge, forBindingTimes, type Outline, outline, type ProgramSize } from './outline.ts';
 import type { LinearProgram } from './linear-program.ts';
+import { ProgramWriter } from './program-writer.ts';
 import type { Problem } from '../types.ts';
 
 export { lpText } from './lp-text.ts';
@@ -45,7 +46,7 @@ export function programSize(problem: Problem): ProgramSize {
 /** The integer program of a choice problem; see the head of this file. Costs stay in the problem's integer units. */
 export function encode(problem: Problem): ChoiceProgram {
   const plan = outline(problem);
-  const writer = new Writer(plan);
+  const writer = new ChoiceWriter(plan);
   addOneOf(writer);
   for (const flow of plan.flows) addFlow(writer, flow);
   for (const row of problem.rows ?? []) addLinearRow(writer, row.name, row.variables, row.amounts, row.bound);
@@ -114,126 +115,79 @@ export function encodeChoice(problem: Problem, lp: ChoiceProgram, choice: Int32A
   return values;
 }
 
-/** Fills the arrays of the program; capacities come from the outline. */
-class Writer {
+/** The program as it is written: its arrays, and what each column and row is. */
+class ChoiceWriter extends ProgramWriter {
   readonly plan: Outline;
   /** Column of a value, by offset; -1 for values that are left out. */
   readonly columnOf: Int32Array;
-  readonly #cost: Float64Array;
-  readonly #choiceVariable: Int32Array;
-  readonly #choiceValue: Int32Array;
-  readonly #pairEdge: Int32Array;
-  readonly #pairRow: Int32Array;
-  readonly #pairColumn: Int32Array;
-  readonly #starts: Int32Array;
-  readonly #indices: Int32Array;
-  readonly #values: Float64Array;
-  readonly #rowLower: Float64Array;
-  readonly #rowUpper: Float64Array;
+  readonly #choices: Pick<ChoiceProgram, 'choiceVariable' | 'choiceValue'>;
+  readonly #pairs: Pick<ChoiceProgram, 'pairEdge' | 'pairRow' | 'pairColumn'>;
   readonly #rowNames: string[] = [];
-  #columns: number;
-  #rows = 0;
-  #entries = 0;
+  #pairCount = 0;
 
   constructor(plan: Outline) {
-    const { size, problem } = plan;
+    const { size, problem, offset } = plan;
     if (size.nonzeros >= 2 ** 31 || size.columns >= 2 ** 31) {
       throw new Error(`the integer program is too large to write: ${size.columns} columns, ${size.nonzeros} nonzeros`);
     }
+    super(size.nonzeros);
+    const list = (length: number): Int32Array => new Int32Array(length);
+    const pairs = size.columns - size.binaries;
+    this.#choices = { choiceVariable: list(size.binaries), choiceValue: list(size.binaries) };
+    this.#pairs = { pairEdge: list(pairs), pairRow: list(pairs), pairColumn: list(pairs) };
     this.plan = plan;
     this.columnOf = new Int32Array(plan.alive.length).fill(-1);
-    this.#cost = new Float64Array(size.columns);
-    this.#choiceVariable = new Int32Array(size.binaries);
-    this.#choiceValue = new Int32Array(size.binaries);
-    const pairs = size.columns - size.binaries;
-    this.#pairEdge = new Int32Array(pairs);
-    this.#pairRow = new Int32Array(pairs);
-    this.#pairColumn = new Int32Array(pairs);
-    this.#starts = new Int32Array(size.rows + 1);
-    this.#indices = new Int32Array(size.nonzeros);
-    this.#values = new Float64Array(size.nonzeros);
-    this.#rowLower = new Float64Array(size.rows);
-    this.#rowUpper = new Float64Array(size.rows);
-    let column = 0;
-    for (let i = 0; i < problem.domains.length; i++) {
-      for (let a = 0; a < problem.domains[i]; a++) {
-        const x = plan.offset[i] + a;
+    for (let i = 0; i < problem.domains.length; i++)
+      for (let a = 0, x = offset[i]; x < offset[i + 1]; a++, x++) {
         if (plan.alive[x] === 0) continue;
-        this.columnOf[x] = column;
-        this.#cost[column] = plan.cost[x];
-        this.#choiceVariable[column] = i;
-        this.#choiceValue[column++] = a;
+        const column = (this.columnOf[x] = this.binary(plan.cost[x]));
+        this.#choices.choiceVariable[column] = i;
+        this.#choices.choiceValue[column] = a;
       }
-    }
-    this.#columns = column;
   }
 
-  addPair(edge: number, row: number, column: number, cost: number): number {
-    const k = this.#columns - this.#choiceVariable.length;
-    this.#pairEdge[k] = edge;
-    this.#pairRow[k] = row;
-    this.#pairColumn[k] = column;
-    this.#cost[this.#columns] = cost;
-    return this.#columns++;
+  pair(edge: number, row: number, column: number, cost: number): number {
+    const k = this.#pairCount++;
+    this.#pairs.pairEdge[k] = edge;
+    this.#pairs.pairRow[k] = row;
+    this.#pairs.pairColumn[k] = column;
+    return this.column(cost, Infinity);
   }
 
-  entry(column: number, value: number): void {
-    this.#indices[this.#entries] = column;
-    this.#values[this.#entries++] = value;
-  }
-
-  endRow(name: string, lower: number, upper: number): void {
-    this.#rowLower[this.#rows] = lower;
-    this.#rowUpper[this.#rows] = upper;
+  /** Names the row that is written next. */
+  named(name: string): this {
     this.#rowNames.push(name);
-    this.#starts[++this.#rows] = this.#entries;
+    return this;
   }
 
   finish(): ChoiceProgram {
-    const columns = this.#columns;
-    const binaries = this.#choiceVariable.length;
-    const [variable, value] = [this.#choiceVariable, this.#choiceValue];
-    const [edge, row, column] = [this.#pairEdge, this.#pairRow, this.#pairColumn];
+    const { choiceVariable: variable, choiceValue: value } = this.#choices;
+    const { pairEdge: edge, pairRow: row, pairColumn: column } = this.#pairs;
     const names = this.#rowNames;
     return {
       name: this.plan.problem.name ?? 'choice problem',
       constant: this.plan.problem.constant ?? 0,
-      columns,
-      rows: this.#rows,
-      cost: this.#cost,
-      lower: new Float64Array(columns),
-      upper: new Float64Array(columns).fill(1, 0, binaries).fill(Infinity, binaries),
-      integer: new Uint8Array(columns).fill(1, 0, binaries),
-      starts: this.#starts.slice(0, this.#rows + 1),
-      indices: this.#indices.slice(0, this.#entries),
-      values: this.#values.slice(0, this.#entries),
-      rowLower: this.#rowLower.slice(0, this.#rows),
-      rowUpper: this.#rowUpper.slice(0, this.#rows),
+      ...this.arrays(),
       columnName: (j) => {
-        const k = j - binaries;
+        const k = j - variable.length;
         return k < 0 ? `s_${variable[j]}_${value[j]}` : `y_${edge[k]}_${row[k]}_${column[k]}`;
       },
       rowName: (r) => names[r],
-      choiceVariable: variable,
-      choiceValue: value,
-      pairEdge: edge,
-      pairRow: row,
-      pairColumn: column,
+      ...this.#choices,
+      ...this.#pairs,
     };
   }
 }
 
 /** Every variable takes exactly one value. */
-function addOneOf(writer: Writer): void {
+function addOneOf(writer: ChoiceWriter): void {
   const { offset } = writer.plan;
-  for (let i = 0; i + 1 < offset.length; i++) {
-    for (let x = offset[i]; x < offset[i + 1]; x++) if (writer.columnOf[x] >= 0) writer.entry(writer.columnOf[x], 1);
-    writer.endRow(`one_${i}`, 1, 1);
-  }
+  for (let i = 0; i + 1 < offset.length; i++)
+    writer.named(`one_${i}`).oneOf(writer.columnOf.subarray(offset[i], offset[i + 1]));
 }
 
 /** Pair columns of an edge and the rows that tie them to the choices at both ends. */
-function addFlow(writer: Writer, { edge, rowUsed, columnUsed }: FlowEdge): void {
+function addFlow(writer: ChoiceWriter, { edge, rowUsed, columnUsed }: FlowEdge): void {
   const { problem, offset } = writer.plan;
   const { edges } = problem;
   const { columns: width, costs } = problem.tables[edges.table[edge]];
@@ -244,7 +198,7 @@ function addFlow(writer: Writer, { edge, rowUsed, columnUsed }: FlowEdge): void 
     columnUsed.forEach((usedColumn, q) => {
       const w = costs[p * width + q];
       if (usedColumn === 0 || w === Infinity) return;
-      const y = writer.addPair(edge, p, q, w);
+      const y = writer.pair(edge, p, q, w);
       byRow[p].push(y);
       byColumn[q].push(y);
     });
@@ -259,17 +213,14 @@ function addFlow(writer: Writer, { edge, rowUsed, columnUsed }: FlowEdge): void 
       if (s >= 0) members[classOf(problem, map, a)].push(s);
     }
     used.forEach((flag, c) => {
-      if (flag === 0) return;
-      for (const s of members[c]) writer.entry(s, -1);
-      for (const y of pairs[c]) writer.entry(y, 1);
-      writer.endRow(`${side}_${edge}_${c}`, 0, 0);
+      if (flag === 1) writer.named(`${side}_${edge}_${c}`).flow(members[c], pairs[c]);
     });
   }
 }
 
 /** Sum of amounts <= bound; amounts of a variable that is named twice add up. */
 function addLinearRow(
-  writer: Writer,
+  writer: ChoiceWriter,
   name: string,
   variables: ArrayLike<number>,
   amounts: readonly Float64Array[],
@@ -284,11 +235,11 @@ function addLinearRow(
     });
   }
   for (const s of [...sums.keys()].sort((a, b) => a - b)) writer.entry(s, sums.get(s) ?? 0);
-  writer.endRow(name, -Infinity, bound);
+  writer.named(name).endRow(-Infinity, bound);
 }
 
 /** One row per maximal time of the usage over time. */
-function addUsageRows(writer: Writer): void {
+function addUsageRows(writer: ChoiceWriter): void {
   const { usage } = writer.plan.problem;
   if (usage === undefined) return;
   forBindingTimes(writer.plan.problem, (lo, hi, live) => {

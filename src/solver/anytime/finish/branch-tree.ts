@@ -72,7 +72,7 @@ class Planner {
     const { slacks, units, columns } = this.#program;
     this.#rows = rows.map((row, k) => ({ row, slack: slacks[k], unit: units[k] }));
     this.#columns = columns;
-    this.#lpRows = this.#program.rowLower.length;
+    this.#lpRows = this.#program.rows;
     this.#lp = openProgram(highs, this.#program, false);
     this.#lp.options.set({ output_flag: false, objective_bound: ENOUGH * this.#target });
     // What the usage of every value is worth at the prices of the bound: splits are made along it.

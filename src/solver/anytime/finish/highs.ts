@@ -11,18 +11,17 @@ const MOST_FRESH = 25;
 /** Hands a program to HiGHS, with or without its integrality. The caller disposes of the model. */
 export function openProgram(highs: Highs, p: FinishProgram, whole: boolean): HighsModel {
   const { integer, continuous } = highs.constants.variableType;
-  const rows = p.rowLower.length;
   return highs.createModel({
     numCols: p.columns,
-    numRows: rows,
+    numRows: p.rows,
     colCost: p.cost,
-    colLower: new Float64Array(p.columns),
+    colLower: p.lower,
     colUpper: p.upper,
     rowLower: p.rowLower,
     rowUpper: p.rowUpper,
     matrix: {
       format: 'csr',
-      numRows: rows,
+      numRows: p.rows,
       numCols: p.columns,
       starts: p.starts,
       indices: p.indices,
