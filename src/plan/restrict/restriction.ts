@@ -19,7 +19,9 @@ export class Restriction {
   private readonly masks = new Masks();
   /** Id of the mask of the values that are left of each variable, or ALL. */
   private readonly allowed: Int32Array;
-  private readonly reasons = new Map<number, string[]>();
+  /** What took values away: variables and reasons, in the order in which it was done. */
+  private readonly cut: number[] = [];
+  private readonly reasons: string[] = [];
 
   constructor(private readonly model: Model) {
     this.allowed = new Int32Array(model.problem.domains.length).fill(ALL);
@@ -53,9 +55,8 @@ export class Restriction {
 
   private set(variable: number, mask: number, reason: string): void {
     this.allowed[variable] = mask;
-    const list = this.reasons.get(variable);
-    if (list === undefined) this.reasons.set(variable, [reason]);
-    else list.push(reason);
+    this.cut.push(variable);
+    this.reasons.push(reason);
   }
 
   /** 1 for every value that is left of a variable; undefined where all are. Not to be changed. */
@@ -64,18 +65,24 @@ export class Restriction {
     return id === ALL ? undefined : this.masks.get(id);
   }
 
+  /** Number of the list of values that are left of a variable: equal lists have one. -1 where all are left. */
+  leftId(variable: number): number {
+    return this.allowed[variable];
+  }
+
   allows(variable: number, value: number): boolean {
     return (this.left(variable)?.[value] ?? 1) === 1;
   }
 
   /** Reasons that together leave some variable nothing; empty when every variable still has a value. */
   contradictions(): string[] {
-    const out = new Set<string>();
-    this.allowed.forEach((id, variable) => {
-      if (id === ALL || !this.masks.isEmpty(id)) return;
-      for (const reason of this.reasons.get(variable) ?? []) out.add(reason);
-    });
-    return [...out];
+    const reasons = new Map<number, string[]>();
+    for (let variable = 0; variable < this.allowed.length; variable++) {
+      const id = this.allowed[variable];
+      if (id !== ALL && this.masks.isEmpty(id)) reasons.set(variable, []);
+    }
+    if (reasons.size > 0) this.cut.forEach((variable, k) => reasons.get(variable)?.push(this.reasons[k]));
+    return [...new Set([...reasons.values()].flat())];
   }
 
   /**
@@ -107,13 +114,13 @@ export class Restriction {
 
   /** The model's problem with the removed values left out: same variables, smaller domains. */
   compact(): CompactProblem {
-    return compactProblem(this.model.problem, this.reasons.size === 0 ? [] : this.kept());
+    return compactProblem(this.model.problem, this.reasons.length === 0 ? [] : this.kept());
   }
 
   /** The model's problem without the removed values: same variables and values, removed ones cost Infinity. */
   problem(): Problem {
     const { problem } = this.model;
-    if (this.reasons.size === 0) return problem;
+    if (this.reasons.length === 0) return problem;
     const recosting = new Recosting(problem);
     this.allowed.forEach((id, variable) => {
       if (id === ALL) return;

@@ -6,7 +6,7 @@
 import { REPLICATE_CODE, shardCode } from '../../mesh/sharding/space.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Restriction } from '../../plan/restrict/restriction.ts';
-import type { Recipe } from './parts.ts';
+import type { Part, Recipe } from './parts.ts';
 
 /**
  * The residual stream over tensor dims.
@@ -14,12 +14,13 @@ import type { Recipe } from './parts.ts';
  * @returns why the model has no such thing
  */
 export function placeActivations(model: Model, restriction: Restriction, recipe: Recipe): string | undefined {
+  if (!recipe.parts.some(saysResidual)) return undefined;
   const { graph, flow, space, strategies, nodeVariable } = model;
   const residual = new Set(residualNodes(graph, flow));
   const shapes = new Set([...residual].map((n) => flow.values[flow.results[n][0]].meta.shape.join()));
   for (const [d, part] of recipe.parts.entries()) {
     const reason = `recipe ${recipe.name}: ${part} over ${space.mesh.names[d]}`;
-    if (part === 'tensor-whole' || part === 'tensor-sequence' || part === 'tensor-expert') {
+    if (saysResidual(part)) {
       if (residual.size === 0 && part === 'tensor-sequence')
         return 'the model has no residual stream of [batch, sequence, hidden]';
       strategies.nodes.forEach((entry, n) => {
@@ -51,6 +52,9 @@ export function placeActivations(model: Model, restriction: Restriction, recipe:
   }
   return undefined;
 }
+
+const saysResidual = (part: Part): boolean =>
+  part === 'tensor-whole' || part === 'tensor-sequence' || part === 'tensor-expert';
 
 /** Sums of two activations [batch, sequence, hidden] in the forward pass. */
 function residualNodes(graph: Model['graph'], flow: Model['flow']): number[] {

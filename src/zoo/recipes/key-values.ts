@@ -7,6 +7,7 @@ import { isPartialCode, REPLICATE_CODE, shardCode } from '../../mesh/sharding/sp
 import { elements } from '../../ops/record/record.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Restriction } from '../../plan/restrict/restriction.ts';
+import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { Part, Recipe } from './parts.ts';
 
 /** Queries are [batch, heads, rows, channels]; so are keys and values. */
@@ -27,14 +28,25 @@ interface KeyValuePath {
   readonly repeats: readonly number[];
 }
 
+/** By data flow, whose phases are those of one graph: the nodes of each pass. */
+const ATTENTION = new WeakMap<
+  Dataflow,
+  { readonly forward: readonly number[]; readonly backward: readonly number[] }
+>();
+
 /** Nodes that are fused attention, or the gradient of it. */
 export function attentionNodes(
   { graph, flow }: Pick<Model, 'graph' | 'flow'>,
   phase: 'forward' | 'backward',
-): number[] {
-  return graph.nodes.flatMap((node, n) =>
-    node.kind === 'call' && flow.phases[n] === phase && node.target.includes('scaled_dot_product') ? [n] : [],
-  );
+): readonly number[] {
+  let nodes = ATTENTION.get(flow);
+  if (nodes === undefined) {
+    const found: { readonly forward: number[]; readonly backward: number[] } = { forward: [], backward: [] };
+    for (const [n, { kind, target }] of graph.nodes.entries())
+      if (kind === 'call' && target.includes('scaled_dot_product')) found[flow.phases[n]].push(n);
+    ATTENTION.set(flow, (nodes = found));
+  }
+  return nodes[phase];
 }
 
 /**
@@ -97,9 +109,9 @@ export function placeAttention(
   const takes = (n: number, input: number, code: number): void =>
     restriction.keep(nodeVariable[n], reason, (a) => kind(n, a, input) === code);
 
-  const users = usersByValue(model);
+  const users = new Users(model);
   const movesTo = (value: number, code: number, isMoved: (user: number) => boolean = () => true): void => {
-    for (const [user, input] of users[value]) {
+    for (const [user, input] of users.of(value)) {
       if (!isMoved(user)) continue;
       takes(user, input, code);
       moves.add(user);
@@ -174,8 +186,9 @@ function afterSum(model: Model, users: Users, from: number, dim: number, whole: 
   const { flow } = model;
   let [value, code] = [from, ROWS];
   while (elements(flow.values[value].meta.shape) > whole) {
-    if (users[value].length !== 1) return undefined;
-    const [[n]] = users[value];
+    const readers = users.of(value);
+    if (readers.length !== 1) return undefined;
+    const [[n]] = readers;
     if (flow.inputs[n].length !== 1 || flow.results[n].length !== 1) return undefined;
     const out = codeThrough(model, n, dim, (input, output) => (input === code ? output : undefined));
     if (out === undefined) return undefined;
@@ -201,19 +214,40 @@ function codeThrough(model: Model, n: number, dim: number, pick: (input: number,
   return found;
 } // prettier-ignore
 
-/** By value: the calls that read it, with the place where they do. */
-type Users = readonly (readonly (readonly [node: number, input: number])[])[];
+/** The calls that read each value, with the place where they do. */
+class Users {
+  /** Those of value v are at `first[v]` up to `first[v + 1]` of the lists. */
+  private readonly first: Int32Array;
+  private readonly nodes: Int32Array;
+  private readonly inputs: Int32Array;
 
-function usersByValue({ flow, graph }: Model): Users {
-  const users = flow.values.map((): [number, number][] => []);
-  graph.nodes.forEach((node, n) => {
-    if (node.kind === 'call') flow.inputs[n].forEach((value, i) => users[value].push([n, i]));
-  });
-  return users;
+  constructor({ flow, graph }: Model) {
+    this.first = new Int32Array(flow.values.length + 1);
+    const calls = flow.inputs.map((values, n) => (graph.nodes[n].kind === 'call' ? values : NO_VALUES));
+    for (const values of calls) for (const value of values) this.first[value + 1]++;
+    for (let v = 0; v < flow.values.length; v++) this.first[v + 1] += this.first[v];
+    const next = this.first.slice();
+    this.nodes = new Int32Array(this.first[flow.values.length]);
+    this.inputs = new Int32Array(this.nodes.length);
+    for (let n = 0; n < calls.length; n++)
+      for (let i = 0; i < calls[n].length; i++) {
+        const at = next[calls[n][i]]++;
+        this.nodes[at] = n;
+        this.inputs[at] = i;
+      }
+  }
+
+  of(value: number): (readonly [node: number, input: number])[] {
+    const users: [number, number][] = [];
+    for (let k = this.first[value]; k < this.first[value + 1]; k++) users.push([this.nodes[k], this.inputs[k]]);
+    return users;
+  }
 }
+
+const NO_VALUES = new Int32Array(0);
 
 /** Whether a node of the forward pass hands on what only the backward pass reads. */
 function isKept({ flow }: Model, users: Users, n: number): boolean {
-  const readers = [...flow.results[n]].flatMap((value) => (value < 0 ? [] : users[value]));
+  const readers = [...flow.results[n]].flatMap((value) => (value < 0 ? [] : users.of(value)));
   return readers.length > 0 && readers.every(([user]) => flow.phases[user] === 'backward');
 }

@@ -4,6 +4,7 @@ import { isPartialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '..
 import type { Model } from '../../plan/model/model.ts';
 import { Restriction } from '../../plan/restrict/restriction.ts';
 import type { StrategySet } from '../../strategy/expand.ts';
+import type { NodeStrategies } from '../../strategy/nodes.ts';
 import { placeActivations } from './activations.ts';
 import { attentionNodes, placeAttention, uncutAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
@@ -145,6 +146,14 @@ function placeParameters(
   roles: ReadonlyMap<number, WeightRole>,
 ): Map<number, readonly number[]> {
   const { graph, flow, space, strategies, nodeVariable } = model;
+  // Equal parameters and equal takers are answered once.
+  const known = new Map<string, Uint8Array>();
+  const marked = (key: string, set: StrategySet, accepts: (a: number) => boolean): Uint8Array => {
+    let found = known.get(key);
+    if (found === undefined)
+      known.set(key, (found = Uint8Array.from({ length: set.count }, (_, a) => (accepts(a) ? 1 : 0))));
+    return found;
+  };
   // For every value made from one parameter by views alone: the code in which each mesh dim takes it. A replicated one may
   // also be taken as pending (a bias is added once), and over the tensor dim in slices: both are free.
   const taken = new Map<number, readonly number[]>();
@@ -169,8 +178,8 @@ function placeParameters(
       cut *= space.mesh.sizes[d];
       return shardCode(0);
     });
-    const { set } = strategies.nodes[n]!;
-    restriction.keep(nodeVariable[n], `recipe ${recipe.name}`, (a) => {
+    const { content, set } = strategies.nodes[n]!;
+    const places = marked(`${content}:${used.join()}:${stored.join()}`, set, (a) => {
       const id = set.specs[a];
       if (!stored.every((code, d) => space.kindAt(id, d) === code)) return false;
       // FSDP cuts what tensor parallelism left, so its mesh dims come last and one all-gather undoes them.
@@ -178,46 +187,64 @@ function placeParameters(
       const sorted = [...order].sort((x, y) => Number(used[x] !== stored[x]) - Number(used[y] !== stored[y]) || x - y);
       return order.every((d, i) => d === sorted[i]);
     });
+    restriction.keepMarked(nodeVariable[n], `recipe ${recipe.name}`, places);
     taken.set(value, used);
   }
-  const takers = new Map<string, Uint8Array>();
-  for (const [n, node] of graph.nodes.entries()) {
+  for (const [n, i] of weightTakers(model)) {
+    const codes = taken.get(flow.inputs[n][i]);
     const entry = strategies.nodes[n];
-    if (entry === null || node.kind !== 'call') continue;
-    flow.inputs[n].forEach((value, i) => {
-      const codes = taken.get(value);
-      if (codes === undefined) return;
-      const { set } = entry;
-      const width = set.inputCount + set.outputCount;
-      const accepts = (_: unknown, a: number): number => {
-        const yes = codes.every((code, d) => {
-          const kind = space.kindAt(set.specs[a * width + i], d);
-          if (kind === code) return true;
-          return code === REPLICATE_CODE && (isPartialCode(kind) || isTensor(recipe.parts[d]));
-        });
-        return yes ? 1 : 0;
-      };
-      const key = `${entry.content}:${i}:${codes.join()}`;
-      let marked = takers.get(key);
-      if (marked === undefined) takers.set(key, (marked = Uint8Array.from({ length: set.count }, accepts)));
-      restriction.keepMarked(
-        nodeVariable[n],
-        `${node.name} cannot take its weight as ${recipe.name} stores it`,
-        marked,
+    if (codes === undefined || entry === null) continue;
+    const { set } = entry;
+    const width = set.inputCount + set.outputCount;
+    const accepts = (a: number): boolean =>
+      codes.every((code, d) => {
+        const kind = space.kindAt(set.specs[a * width + i], d);
+        if (kind === code) return true;
+        return code === REPLICATE_CODE && (isPartialCode(kind) || isTensor(recipe.parts[d]));
+      });
+    restriction.keepMarked(
+      nodeVariable[n],
+      `${graph.nodes[n].name} cannot take its weight as ${recipe.name} stores it`,
+      marked(`${entry.content}/${i}:${codes.join()}`, set, accepts),
+    );
+    if (!isView(entry)) continue;
+    for (let a = 0; a < set.count; a++) {
+      if (!codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code)) continue;
+      const out = set.specs[a * width + 1];
+      taken.set(
+        flow.results[n][0],
+        codes.map((_, d) => space.kindAt(out, d)),
       );
-      if (entry.record?.cls !== 'view' || set.inputCount !== 1 || set.outputCount !== 1) return;
-      for (let a = 0; a < set.count; a++) {
-        if (!codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code)) continue;
-        const out = set.specs[a * width + 1];
-        taken.set(
-          flow.results[n][0],
-          codes.map((_, d) => space.kindAt(out, d)),
-        );
-        break;
-      }
-    });
+      break;
+    }
   }
   return taken;
+}
+
+const isView = ({ record, set }: NodeStrategies): boolean =>
+  record?.cls === 'view' && set.inputCount === 1 && set.outputCount === 1;
+
+/** By model: the calls that take parameters or views of them, and as which input, in program order. */
+const TAKERS = new WeakMap<Model, readonly (readonly [node: number, input: number])[]>();
+
+function weightTakers(model: Model): readonly (readonly [node: number, input: number])[] {
+  const known = TAKERS.get(model);
+  if (known !== undefined) return known;
+  const { graph, flow, strategies } = model;
+  const weights = new Uint8Array(flow.values.length);
+  const takers: [number, number][] = [];
+  for (const [n, node] of graph.nodes.entries()) {
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter') weights[flow.results[n][0]] = 1;
+    const entry = strategies.nodes[n];
+    if (node.kind !== 'call' || entry === null) continue;
+    for (const [i, value] of flow.inputs[n].entries()) {
+      if (weights[value] === 0) continue;
+      takers.push([n, i]);
+      if (isView(entry)) weights[flow.results[n][0]] = 1;
+    }
+  }
+  TAKERS.set(model, takers);
+  return takers;
 }
 
 /** Dim on which a part has a weight cut where it is used. */
