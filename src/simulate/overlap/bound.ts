@@ -13,7 +13,7 @@ import { bestMixture } from '../../solver/dual/best-mixture.ts';
 import { costFunction } from '../../solver/problem/cost.ts';
 import { repairRows } from '../../solver/problem/repair.ts';
 import { compactProblem } from '../../solver/problem/restrict.ts';
-import { messageBound } from '../../solver/search/message-bound.ts';
+import { messageBound } from '../../solver/search/messages/bound.ts';
 import { solve } from '../../solver/solve.ts';
 
 /** Bins of kernels: prices differ from bin to bin, so that many take longer. */

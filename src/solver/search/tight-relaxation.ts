@@ -15,7 +15,7 @@ import { evaluatePositions } from '../dual/rounding.ts';
 import { makeWorkspace, type Workspace } from './workspace.ts';
 import { Search } from './branch-and-bound.ts';
 import type { Certificate } from '../types.ts';
-import { messageProof } from './message-lists.ts';
+import { messageProof } from './messages/lists.ts';
 
 /** With larger tables (three mesh dims and more) the reductions that the search makes first are worth their time. */
 const MOST_CELLS = 6_000_000;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { messageBound } from '../../../src/solver/search/message-bound.ts';
+import { messageBound } from '../../../src/solver/search/messages/bound.ts';
 import { eliminatePlainly, layered } from '../layered.ts';
 import { build, exhaust, randomProblem } from '../support.ts';
 

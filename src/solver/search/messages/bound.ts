@@ -3,15 +3,15 @@
  * the messages, and the choice that they point at. Some sweeps say nearly as much as the search for the optimum, and take a part
  * of its time.
  */
-import { replay } from '../check/replay.ts';
-import { Refused } from '../check/store.ts';
-import { evaluatePositions } from '../dual/rounding.ts';
-import { Trws } from '../dual/trws.ts';
-import type { Problem } from '../types.ts';
-import { ELIMINATION } from './limits.ts';
-import { messageProof } from './message-lists.ts';
-import { PreparedProblem } from './prepared.ts';
-import { makeWorkspace } from './workspace.ts';
+import { replay } from '../../check/replay.ts';
+import { Refused } from '../../check/store.ts';
+import { evaluatePositions } from '../../dual/rounding.ts';
+import { Trws } from '../../dual/trws.ts';
+import type { Problem } from '../../types.ts';
+import { ELIMINATION } from '../limits.ts';
+import { messageProof } from './lists.ts';
+import { PreparedProblem } from '../prepared.ts';
+import { makeWorkspace } from '../workspace.ts';
 
 interface MessageBoundOptions {
   /** A sweep that raises the bound by a smaller share is the last. */

@@ -3,14 +3,14 @@
  * whole network after series eliminations, messages on it. Out: the steps of a proof that the checker reads: parallel edges are
  * added, then for each edge the cost that leaves it for its two variables.
  */
-import { STEP } from '../check/certificate-format.ts';
-import type { Fold } from '../fold/fold.ts';
-import { liftShifts, type Shifts, shiftsOf } from '../dual/lift.ts';
-import { Trws } from '../dual/trws.ts';
-import type { Network } from '../network/network.ts';
-import type { Certificate, Problem } from '../types.ts';
-import type { PreparedProblem } from './prepared.ts';
-import type { Workspace } from './workspace.ts';
+import { STEP } from '../../check/certificate-format.ts';
+import type { Fold } from '../../fold/fold.ts';
+import { liftShifts, type Shifts, shiftsOf } from '../../dual/lift.ts';
+import { Trws } from '../../dual/trws.ts';
+import type { Network } from '../../network/network.ts';
+import type { Certificate, Problem } from '../../types.ts';
+import type { PreparedProblem } from '../prepared.ts';
+import type { Workspace } from '../workspace.ts';
 
 /** Blocks kept on either side of the middle when messages converge, and the sweeps they take. */
 const MARGIN = 3;
