@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import re
 import sys
@@ -61,7 +62,7 @@ def sweep(
     if left:
         started = not ray.is_initialized()
         if started:
-            ray.init(address=address, log_to_driver=False, logging_level="error")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         try:
             task = ray.remote(num_cpus=threads, max_retries=RETRIES)(ask)
             files = ray.put(named_files(Path(questions)))
@@ -93,7 +94,7 @@ def named_files(questions: Path) -> dict[str, bytes]:
     return found
 
 
-def ask(files: Mapping[str, bytes], name: str, part: str, call: Sequence[str], options: Sequence[str]) -> dict[str, bytes]:
+def ask(files: dict[str, bytes], name: str, part: str, call: Sequence[str], options: Sequence[str]) -> dict[str, bytes]:
     """One question, in a folder of its own, on whichever node; gives the files of its answer."""
     with tempfile.TemporaryDirectory(prefix="shardwright-sweep-") as at:
         for file, content in files.items():
