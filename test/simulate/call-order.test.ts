@@ -22,7 +22,7 @@ import { COMPUTE } from '../../src/plan/overlap/streams.ts';
 import { sumsOf } from '../../src/simulate/timeline/needs.ts';
 import { checkSchedule, type Schedule } from '../../src/simulate/timeline/schedule.ts';
 import { simulate } from '../../src/simulate/timeline/simulate.ts';
-import { urgentFirst } from '../../src/simulate/timeline/urgent-first.ts';
+import { ListWork } from '../../src/simulate/timeline/urgent-first.ts';
 import { small } from '../export/programs.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 import { gatheredLayers, programs } from './random-schedules.ts';
@@ -53,8 +53,8 @@ describe('the order in which a host calls', () => {
       fc.property(programs, fc.constantFrom('none', 'bucket', 'prefetch', 'urgent', 'long'), (schedule, pass) => {
         const passed = pass === 'bucket' ? bucket(schedule, { bucketBytes: 60, seconds, sums: sumsOf(schedule) })
           : pass === 'prefetch' ? prefetch(schedule, { distance: 1 })
-          : pass === 'long' ? urgentFirst(schedule, { bucketBytes: 60, patience: 4, sumsFirst: 'long', seconds })
-          : pass === 'urgent' ? urgentFirst(schedule, { bucketBytes: 60, patience: 1, sumsFirst: 'made', seconds }) : schedule; // prettier-ignore
+          : pass === 'long' ? new ListWork(schedule, { bucketBytes: 60, seconds }).ordered({ patience: 4, sumsFirst: 'long' })
+          : pass === 'urgent' ? new ListWork(schedule, { bucketBytes: 60, seconds }).ordered({ patience: 1, sumsFirst: 'made' }) : schedule; // prettier-ignore
         const timeline = play(passed);
         const called = issueOrder(passed, timeline);
         checkSchedule(called);

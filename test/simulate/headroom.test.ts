@@ -25,7 +25,7 @@ describe('a step within a limit on memory', () => {
         expect(held.seconds).toBeLessThanOrEqual(held.serialSeconds);
         for (const bytes of [alone - 1, alone + more, alone + more + 1]) {
           const tried = playTasks(schedule, { memoryBytes: alone + more });
-          expect(tried.bytesOver(bytes)).toBe(Math.max(0, held.memory.peakBytes - bytes));
+          expect(tried.excessBytes(bytes)).toBe(Math.max(0, held.memory.peakBytes - bytes));
         }
         // What fits without waiting does not wait.
         const enough = play(schedule, { memoryBytes: schedule.buffers.reduce((sum, b) => sum + b.bytes, 0) });

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { justified } from '../../src/simulate/timeline/justify.ts';
 import { play, playTasks } from '../../src/simulate/timeline/play.ts';
 import { checkSchedule, type Buffer, type Schedule, type Task } from '../../src/simulate/timeline/schedule.ts';
-import { urgentFirst, type ListOrder } from '../../src/simulate/timeline/urgent-first.ts';
+import { ListWork, type ListOrder } from '../../src/simulate/timeline/urgent-first.ts';
 import { judge, programs } from './random-schedules.ts';
 
 /** Kernels (`k`) and moves in program order; each reads what those named in it made. `far` moves run between hosts, `q` in another dtype. */
@@ -27,7 +27,7 @@ const ordered = (
   patience: number,
   sumsFirst: ListOrder['sumsFirst'] = 'made',
 ): Schedule => {
-  const out = urgentFirst(schedule, { bucketBytes, patience, sumsFirst, seconds });
+  const out = new ListWork(schedule, { bucketBytes, seconds }).ordered({ patience, sumsFirst });
   checkSchedule(out);
   return out;
 };

@@ -73,8 +73,8 @@ export interface Played {
   /** By task, in the order of the schedule. */
   readonly start: Float64Array;
   readonly end: Float64Array;
-  /** Most bytes alive above `bytes`; 0 where none are. */
-  bytesOver(bytes: number): number;
+  /** Most bytes alive above a limit; 0 where none are. */
+  excessBytes(limitBytes: number): number;
   timeline(): Timeline;
 }
 
@@ -95,7 +95,7 @@ export function playTasks(schedule: Schedule, options: PlayOptions = {}): Played
     start,
     end,
     // A limit that one task after another keeps is kept.
-    bytesOver: (bytes) => (memoryBytes !== undefined && memoryBytes <= bytes && headroom?.isKept === true ? 0 : Math.max(0, memory().peakBytes - bytes)),
+    excessBytes: (limitBytes) => (memoryBytes !== undefined && memoryBytes <= limitBytes && headroom?.isKept === true ? 0 : Math.max(0, memory().peakBytes - limitBytes)),
     timeline: () => ({ seconds, ...spansOf(schedule, run), memory: memory(), delayedTasks: run.delayedTasks }),
   };
 } // prettier-ignore

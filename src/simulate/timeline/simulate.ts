@@ -38,7 +38,7 @@ export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'mem
   readonly bucketBytes?: number | 'auto';
   /**
    * Order of collectives on their streams. `program`: as the program is written. `auto`: the fastest of that and orders in
-   * which a move that a kernel waits for goes before sums that none waits for (`urgentFirst`). Default `auto`.
+   * which a move that a kernel waits for goes before sums that none waits for (`urgent-first.ts`). Default `auto`.
    */
   readonly order?: 'program' | 'auto';
   /** Take gathers and scatters apart with the matrix products beside them. Default false. */
@@ -72,7 +72,7 @@ const DEFAULT_IN_FLIGHT_BYTES = 2e9;
 const DISTANCES: readonly number[] = [1, 4, 16];
 
 /**
- * Orders that are tried, see `urgentFirst`. How long moves may come late for others: never where it can be foreseen, as long as the
+ * Orders that are tried, see `urgent-first.ts`. How long moves may come late for others: never where it can be foreseen, as long as the
  * stream would idle, and four times that, which loses time at first and gives `justified` a fuller stream to move tasks in.
  */
 const ORDERS: readonly ListOrder[] = [
@@ -178,7 +178,7 @@ function fastest(graph: Graph, plan: SimulatedPlan, table: OperatorTable, option
   const alone = serialPeakBytes(schedule);
   const limit = memoryBytes === 'none' || alone > memoryBytes ? undefined : memoryBytes;
   const usable = limit ?? usableMemoryBytes(written.cluster);
-  const over = ({ run }: Tried): number => run.bytesOver(usable);
+  const over = ({ run }: Tried): number => run.excessBytes(usable);
   const better = (a: Tried, b: Tried): Tried =>
     over(b) < over(a) || (over(b) === over(a) && b.run.seconds < a.run.seconds) ? b : a;
   const packedAt = (size: number, ofSums: Uint8Array | undefined): Packed => {

@@ -32,10 +32,6 @@ interface ListOptions {
   seconds(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): number;
 }
 
-export function urgentFirst(schedule: Schedule, options: ListOptions & ListOrder): Schedule {
-  return new ListWork(schedule, options).ordered(options);
-}
-
 /** What every order of one schedule needs. */
 export class ListWork {
   readonly needs: Needs;

@@ -45,6 +45,12 @@ export function addPrices(net: Network, prices: readonly bigint[]): void {
   });
 }
 
+/** Leaves the rows out. What they were charged stays as cost: no row is left that a dearer value could help to keep. */
+export function dropRows(net: Network): void {
+  net.rows.length = 0;
+  net.priced.fill(-1);
+}
+
 /** Constant of a network with one row once `addPrices` has priced that. */
 export function constantAt(net: Network, price: bigint): number {
   return price === 0n ? net.constant : net.constant - priceOfBound(price, net.rows[0].bound);

@@ -23,7 +23,7 @@ import { type Log, STEP } from '../network/proof-log.ts';
 import type { Incumbent, SearchHost } from './search-host.ts';
 import { either, type StepState, valuesOf } from './steps.ts';
 import type { StepName } from '../types.ts';
-import { addPrices, amountsAt } from '../network/rows.ts';
+import { addPrices, amountsAt, dropRows } from '../network/rows.ts';
 
 const REDUCED = either('reduced', 'no choice is left');
 
@@ -98,7 +98,7 @@ export class Search {
 
   /** Bound (normally the optimum) of a network without its rows; its choices are proposed to the full problem too. */
   #withoutRows(free: Network, ask: (search: Search, free: Network) => number): number {
-    free.rows.length = 0;
+    dropRows(free);
     const { enough: _, ...others } = this.#host;
     const host: SearchHost = {
       ...others,

@@ -5,7 +5,7 @@ import { networkOf } from '../../../src/solver/network/from-problem.ts';
 import type { Network } from '../../../src/solver/network/network.ts';
 import { Pool } from '../../../src/solver/store/pool.ts';
 import { Reducer } from '../../../src/solver/reduce/presolve.ts';
-import { installRows, plainRows } from '../../../src/solver/network/rows.ts';
+import { addPrices, dropRows, installRows, plainRows } from '../../../src/solver/network/rows.ts';
 import { build, enumerate, randomProblem, so28, type PlainProblem } from '../support.ts';
 
 /** Optimum of what is left of a network, by depth-first enumeration of positions, with the positions that reach it. */
@@ -101,5 +101,27 @@ describe('SO-35: reduction', () => {
     // Variable 3 must take 1, so variable 1 must (2 + 8 + 6); variable 0 best takes 1 (2 + 7 + 0); at [2,3) that leaves no
     // room for value 1 of variable 2 (5 + 1 + 4 > 7), so 16 + 9 + 5.
     expect(enumerate(plain)).toBe(30);
+  });
+
+  it('what rows were charged is cost where the rows are left out, also for dominance', () => {
+    let removed = 0;
+    for (let seed = 7400; seed < 7500; seed++) {
+      const problem = build(randomProblem(seed, { most: 6, values: 4, row: true }), false);
+      const net = networkOf(problem, new Pool());
+      installRows(net, plainRows(problem));
+      const prices = net.rows.map((_, r) => BigInt((1 + ((seed + r) % 3)) << 20));
+      addPrices(net, prices);
+      dropRows(net);
+      const { objective } = enumerateNetwork(net);
+      const values = (): number => net.size.reduce((sum, size, i) => sum + (net.gone[i] === 1 ? 0 : size), 0);
+      const before = values();
+      if (!new Reducer().reduce(net, true)) {
+        expect(objective, `seed ${seed}`).toBe(Infinity);
+        continue;
+      }
+      expect(enumerateNetwork(net).objective, `seed ${seed}`).toBe(objective);
+      removed += before - values();
+    }
+    expect(removed).toBeGreaterThan(0);
   });
 });

@@ -9,7 +9,7 @@ import { ASCENT, ELIMINATION } from '../limits.ts';
 import { addSlice } from '../../dual/inner-loops.ts';
 import { Trws } from '../../dual/trws.ts';
 import { evaluatePositions } from '../../dual/rounding.ts';
-import { addPrices, amountsAt } from '../../network/rows.ts';
+import { addPrices, amountsAt, dropRows } from '../../network/rows.ts';
 import { Network } from '../../network/network.ts';
 import type { Workspace } from '../workspace.ts';
 
@@ -93,7 +93,7 @@ function cheapestAcross(
   }
   const core = conditioned(net, free, at);
   addPrices(core, [price]);
-  core.rows.length = 0;
+  dropRows(core);
   const { reducer, eliminator } = workspace;
   if (!reducer.reduce(core) || eliminator.run(core, ELIMINATION.easy) === 'infeasible') return undefined;
   const messages = new Trws(core);
