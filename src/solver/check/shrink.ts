@@ -86,10 +86,12 @@ function pick(cells: Float64Array, size: number, inner: number, outer: number, k
 /** High word of Infinity; every other high word is that of a finite cost. */
 const INFINITE = 0x7ff00000;
 const SIGN = -(2 ** 31);
+/** Which of the two words of a double is the high one: the second where the low byte comes first. */
+const HIGH = new Int32Array(Float64Array.of(Infinity).buffer)[1] === INFINITE ? 1 : 0;
 
 /**
  * Class of slice c among the kept ones (a new one if need be), or -1 when it is wholly forbidden. `words` are the cells as words of
- * 32 bits, the low one first: integers are fast before code is compiled.
+ * 32 bits: integers are fast before code is compiled.
  */
 function place(
   cells: Float64Array,
@@ -106,10 +108,10 @@ function place(
   for (let o = 0; o < outer; o++) {
     const from = 2 * (o * size + c) * inner;
     for (let k = from; k < from + 2 * inner; k += 2) {
-      const high = words[k + 1];
+      const high = words[k + HIGH];
       if (high !== INFINITE) finite = true;
       // Without the sign of a zero, which is equal to the other one.
-      hash = Math.imul(hash ^ words[k], 31) + (high === SIGN ? 0 : high);
+      hash = Math.imul(hash ^ words[k + 1 - HIGH], 31) + (high === SIGN ? 0 : high);
       hash = Math.imul(hash ^ (hash >>> 15), 31);
     }
   }
